@@ -1,0 +1,26 @@
+"""Gramian: linear recommenders from implicit feedback. One Gram matrix, every model."""
+
+from importlib.metadata import version
+
+from gramian import errors as errors
+from gramian.data import datasets as datasets
+from gramian.data import split as split
+from gramian.data.interactions import Interactions as Interactions
+from gramian.data.read import read as read
+from gramian.data.split import Split as Split
+from gramian.evaluation.evaluate import Report as Report
+from gramian.evaluation.evaluate import evaluate as evaluate
+from gramian.linalg.gram import Gram as Gram
+from gramian.models import MODELS as MODELS
+from gramian.models import load as load
+from gramian.models.autoencoders import DEQL as DEQL
+from gramian.models.autoencoders import DLAE as DLAE
+from gramian.models.autoencoders import EASE as EASE
+from gramian.models.autoencoders import EDLAE as EDLAE
+from gramian.models.autoencoders import DebiasedEASE as DebiasedEASE
+from gramian.models.popularity import Popularity as Popularity
+from gramian.recommender import Explanation as Explanation
+from gramian.recommender import Recommendations as Recommendations
+from gramian.recommender import Recommender as Recommender
+
+__version__ = version("gramian")

@@ -1,0 +1,1 @@
+"""From a table of events to interactions and splits."""

@@ -1,0 +1,334 @@
+"""Who touched what: a frozen users × items matrix with the ids of its rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import polars as pl
+import scipy.sparse as sp
+
+from gramian.data.ids import Index, factorize, factorize_objects
+from gramian.errors import InvalidInput
+
+USER_NAMES = ("user_id", "user", "userId", "uid")  # tried in this order when no column is named
+ITEM_NAMES = ("item_id", "item", "itemId", "iid")
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """A sparse users × items matrix with ids; times and titles where the data has them.
+
+    Duplicate events of one user and item are merged: without values into a single 1, with values into their sum;
+    the time kept is the latest.
+    """
+
+    matrix: sp.csr_array  # users × items, float32, sorted indices, every stored value above 0
+    users: Index
+    items: Index
+    times: np.ndarray | None = None  # one per stored entry, in the order of matrix.data
+    titles: list[str] | None = None  # one per item
+
+    @staticmethod
+    def of(
+        data: Any,
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        value: str | None = None,
+        min_value: tuple[str, float] | float | None = None,
+        time: str | None = None,
+        title: str | None = None,
+    ) -> Interactions:
+        """Interactions from a polars, pandas or arrow table, or from a scipy sparse or numpy users × items matrix.
+
+        A table's events count once each unless `value` names a column of weights; `min_value=("rating", 4)` keeps the
+        events whose rating is at least 4. A matrix's entries are its weights, zeros are no interaction,
+        and `min_value=4` keeps the entries of at least 4 and counts each once.
+        """
+        if isinstance(data, Interactions):
+            return data
+        if sp.issparse(data) or isinstance(data, np.ndarray):
+            if user or item or value or time or title:
+                raise InvalidInput("no column names with a matrix", "a column name", "Pass a table, or drop the names")
+            return from_matrix(data, min_value)
+        columns = Columns.of(list(names_of(data)), user, item, value, min_value, time, title)
+        return from_columns({name: column_of(data, name) for name in columns.needed}, columns)
+
+    def __post_init__(self) -> None:
+        if self.n_interactions == 0:
+            raise InvalidInput("at least one interaction", "none", "Check the file, the column names and min_value")
+
+    def __repr__(self) -> str:
+        kind = "" if self.is_binary else ", weighted"
+        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions{kind})"
+
+    @property
+    def n_users(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def n_items(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @property
+    def n_interactions(self) -> int:
+        return int(self.matrix.nnz)
+
+    @cached_property
+    def is_binary(self) -> bool:
+        return bool((self.matrix.data == 1).all())
+
+    @cached_property
+    def popularity(self) -> np.ndarray:
+        """How many users touched each item."""
+        return np.bincount(self.matrix.indices, minlength=self.n_items)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The user row of every stored entry."""
+        return np.repeat(np.arange(self.n_users), np.diff(self.matrix.indptr))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of ids and entries, the same on every machine."""
+        digest = sha256()
+        for ids in (self.users.values, self.items.values):
+            digest.update(ids.astype("<i8").tobytes() if ids.dtype == np.int64 else repr(ids.tolist()).encode())
+        for array, dtype in ((self.matrix.indptr, "<i8"), (self.matrix.indices, "<i4"), (self.matrix.data, "<f4")):
+            digest.update(array.astype(dtype).tobytes())
+        return digest.hexdigest()
+
+    def frame(self) -> pl.DataFrame:
+        """The events as a table again: user_id, item_id, value, and time where known."""
+        columns: dict[str, Any] = {
+            "user_id": self.users[self.rows],
+            "item_id": self.items[self.matrix.indices],
+            "value": self.matrix.data,
+        }
+        return pl.DataFrame(columns | ({} if self.times is None else {"time": self.times}))
+
+    def with_titles(self, titles: Mapping[Any, str]) -> Interactions:
+        """The same interactions with a title for each item; an item without one is shown by its id."""
+        return replace(self, titles=[str(titles.get(item, item)) for item in self.items.tolist()])
+
+    def k_core(self, users: int, items: int | None = None) -> Interactions:
+        """The largest part in which every user has at least `users` items and every item at least `items` users.
+
+        `k_core(5)` asks 5 of both. Dropping users takes users away from items and the reverse, so it repeats until stable.
+        """
+        floor_users, floor_items = users, users if items is None else items
+        if min(floor_users, floor_items) < 0:
+            raise InvalidInput("k of at least 0", f"{min(floor_users, floor_items)}", "Pass k_core(5), say")
+        rows, columns = self.rows, self.matrix.indices
+        keep = np.ones(len(columns), dtype=bool)
+        while True:
+            enough_items = np.bincount(rows[keep], minlength=self.n_users) >= floor_users
+            enough_users = np.bincount(columns[keep], minlength=self.n_items) >= floor_items
+            smaller = keep & enough_items[rows] & enough_users[columns]
+            if smaller.sum() == keep.sum():
+                break
+            keep = smaller
+        if not keep.any():
+            raise InvalidInput(f"a ({floor_users}, {floor_items})-core", "nothing left", "Ask for a smaller k")
+        return self.keep(keep).compact()
+
+    def compact(self) -> Interactions:
+        """Without the users and items that have no interaction."""
+        kept = np.flatnonzero(self.popularity)
+        part = self.take(np.flatnonzero(np.diff(self.matrix.indptr)))
+        titles = None if self.titles is None else [self.titles[column] for column in kept]
+        return replace(part, matrix=part.matrix[:, kept], items=self.items.take(kept), titles=titles)
+
+    def keep(self, entries: np.ndarray) -> Interactions:
+        """The same users and items with only the entries where the mask is true."""
+        counts = np.bincount(self.rows[entries], minlength=self.n_users)
+        arrays = (self.matrix.data[entries], self.matrix.indices[entries], np.concatenate([[0], np.cumsum(counts)]))
+        times = None if self.times is None else self.times[entries]
+        return replace(self, matrix=sp.csr_array(arrays, shape=self.matrix.shape), times=times)
+
+    def take(self, rows: np.ndarray) -> Interactions:
+        """The users in these rows, with the same items."""
+        starts, ends = self.matrix.indptr[rows], self.matrix.indptr[np.asarray(rows) + 1]
+        times = None
+        if self.times is not None:
+            times = np.concatenate([self.times[s:e] for s, e in zip(starts, ends, strict=True)] or [self.times[:0]])
+        return replace(self, matrix=self.matrix[rows], users=self.users.take(rows), times=times)
+
+    def reindex(self, users: Index, items: Index) -> Interactions:
+        """The same events under other indexes; events of users or items these do not hold are dropped."""
+        if users == self.users and items == self.items:
+            return self
+        rows = users.positions(self.users.tolist())[self.rows]
+        columns = items.positions(self.items.tolist())[self.matrix.indices]
+        known = (rows >= 0) & (columns >= 0)
+        order = np.lexsort((columns[known], rows[known]))
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[known], minlength=len(users)))])
+        arrays = (self.matrix.data[known][order], columns[known][order].astype(np.int32), indptr)
+        times = None if self.times is None else self.times[known][order]
+        titles = None
+        if self.titles is not None:
+            by_id = dict(zip(self.items.tolist(), self.titles, strict=True))
+            titles = [by_id.get(item, str(item)) for item in items.tolist()]
+        return Interactions(sp.csr_array(arrays, shape=(len(users), len(items))), users, items, times, titles)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column of a table is what."""
+
+    user: str
+    item: str
+    value: str | None
+    threshold: float | None
+    time: str | None
+    title: str | None
+
+    @staticmethod
+    def of(
+        names: Sequence[str],
+        user: str | None,
+        item: str | None,
+        value: str | None,
+        min_value: tuple[str, float] | float | None,
+        time: str | None,
+        title: str | None,
+    ) -> Columns:
+        threshold = None
+        if min_value is not None:
+            if value is not None:
+                raise InvalidInput("value or min_value", "both", "Keep values as weights, or threshold them")
+            if not (isinstance(min_value, tuple) and len(min_value) == 2):
+                raise InvalidInput("min_value=(column, number)", repr(min_value), 'Pass min_value=("rating", 4)')
+            value, threshold = min_value
+        found = Columns(
+            user or next((n for n in USER_NAMES if n in names), USER_NAMES[0]),
+            item or next((n for n in ITEM_NAMES if n in names), ITEM_NAMES[0]),
+            value,
+            threshold,
+            time,
+            title,
+        )
+        missing = [name for name in found.needed if name not in names]
+        if missing:
+            raise InvalidInput(
+                f"a column named {missing[0]!r}", f"columns {', '.join(names)}", "Name yours: user=..., item=..."
+            )
+        return found
+
+    @property
+    def needed(self) -> list[str]:
+        return [name for name in (self.user, self.item, self.value, self.time, self.title) if name is not None]
+
+
+def from_columns(table: Mapping[str, pl.Series | list[Any]], columns: Columns) -> Interactions:
+    """Interactions from columns of equal length: polars series, or lists of Python objects where ids are such."""
+    keep: pl.Series | None = None
+    if columns.value is not None:
+        values = numbers(pl.Series(table[columns.value]), columns.value)
+        if columns.threshold is not None:
+            keep = values >= columns.threshold
+        elif (values <= 0).any():
+            raise InvalidInput(
+                f"weights above 0 in {columns.value!r}", repr(values.min()), f"Use min_value=({columns.value!r}, threshold)"
+            )
+    if keep is not None:
+        table = {n: c.filter(keep) if isinstance(c, pl.Series) else list(_where(c, keep)) for n, c in table.items()}
+    rows, users = _coded(table[columns.user], columns.user)
+    cols, items = _coded(table[columns.item], columns.item)
+    events = pl.DataFrame({"row": rows, "column": cols})
+    merge = []
+    if columns.value is not None and columns.threshold is None:
+        events = events.with_columns(pl.Series(table[columns.value]).cast(pl.Float64).alias("value"))
+        merge.append(pl.col("value").sum())
+    if columns.time is not None:
+        events = events.with_columns(time_axis(pl.Series(table[columns.time]), columns.time).alias("time"))
+        merge.append(pl.col("time").max())
+    merged = events.group_by("row", "column").agg(merge).sort("row", "column")
+    data = merged["value"].to_numpy() if "value" in merged.columns else np.ones(len(merged))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(merged["row"].to_numpy(), minlength=len(users)))])
+    matrix = sp.csr_array((data.astype(np.float32), merged["column"].to_numpy(), indptr), shape=(len(users), len(items)))
+    titles = None
+    if columns.title is not None:
+        named = pl.DataFrame({"column": cols, "title": pl.Series(table[columns.title])}).unique("column", keep="first")
+        by_column = dict(named.drop_nulls().iter_rows())
+        titles = [str(by_column.get(column, item)) for column, item in enumerate(items.tolist())]
+    return Interactions(matrix, users, items, merged["time"].to_numpy() if columns.time else None, titles)
+
+
+def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Interactions:
+    if isinstance(min_value, tuple):
+        raise InvalidInput("min_value=number with a matrix", repr(min_value), f"Pass min_value={min_value[1]}")
+    if data.ndim != 2:
+        raise InvalidInput("a users × items matrix", f"{data.ndim} dimensions", "Reshape it to two")
+    matrix = sp.csr_array(data, dtype=np.float32, copy=True)
+    if not np.isfinite(matrix.data).all():
+        raise InvalidInput("finite values in the matrix", "NaN or infinity", "Clean the matrix first")
+    matrix.sum_duplicates()
+    if min_value is not None:
+        matrix.data = (matrix.data >= min_value).astype(np.float32)
+    matrix.eliminate_zeros()
+    if matrix.nnz and matrix.data.min() < 0:
+        raise InvalidInput("weights above 0 in the matrix", f"{matrix.data.min()}", "Threshold it with min_value=...")
+    return Interactions(matrix, Index(range(matrix.shape[0])), Index(range(matrix.shape[1])))
+
+
+def names_of(table: Any) -> Sequence[str]:
+    if isinstance(table, pl.LazyFrame):
+        return table.collect_schema().names()
+    if hasattr(table, "columns") and not hasattr(table, "column_names"):
+        return [str(name) for name in table.columns]
+    if hasattr(table, "column_names"):
+        return list(table.column_names)
+    raise InvalidInput("a polars, pandas or arrow table, or a scipy or numpy matrix", type(table).__name__, "Convert it first")
+
+
+def column_of(table: Any, name: str) -> pl.Series | list[Any]:
+    """One column as a polars series, or as a list where it holds Python objects."""
+    if isinstance(table, pl.LazyFrame):
+        return table.select(name).collect().to_series()
+    if isinstance(table, pl.DataFrame):
+        column = table[name]
+        return column.to_list() if column.dtype == pl.Object else column
+    if hasattr(table, "column_names"):  # arrow
+        return pl.Series(name, pl.DataFrame(table.select([name])).to_series())
+    values = table[name]  # pandas
+    if values.isna().any():
+        row = int(values.isna().to_numpy().argmax())
+        raise InvalidInput(f"a value in every row of {name!r}", f"null in row {row}", "Drop or fill such rows first")
+    array = values.to_numpy()
+    if array.dtype == object:
+        objects = array.tolist()
+        return pl.Series(name, objects) if all(type(v) is str for v in objects) else objects
+    return pl.Series(name, array)
+
+
+def _coded(column: pl.Series | list[Any], name: str) -> tuple[np.ndarray, Index]:
+    return factorize(column) if isinstance(column, pl.Series) else factorize_objects(column, name)
+
+
+def _where(values: list[Any], keep: pl.Series) -> list[Any]:
+    return [value for value, kept in zip(values, keep, strict=True) if kept]
+
+
+def numbers(column: pl.Series, name: str) -> pl.Series:
+    if not column.dtype.is_numeric():
+        raise InvalidInput(f"numbers in {name!r}", f"{column.dtype}", "Name a numeric column")
+    bad = column.is_null() | ~column.cast(pl.Float64).is_finite().fill_null(False)
+    if bad.any():
+        row = bad.arg_max()
+        raise InvalidInput(f"finite numbers in {name!r}", f"{column[row or 0]} in row {row}", "Drop or fill such rows first")
+    return column
+
+
+def time_axis(column: pl.Series, name: str) -> pl.Series:
+    """Times as integers, floats or datetimes in microseconds: anything with an order."""
+    if column.null_count():
+        raise InvalidInput(f"a time in every row of {name!r}", f"{column.null_count()} nulls", "Drop or fill such rows first")
+    if column.dtype.is_temporal() and column.dtype != pl.Time:
+        return column.cast(pl.Datetime("us"))
+    return numbers(column, name)

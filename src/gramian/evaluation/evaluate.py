@@ -1,0 +1,102 @@
+"""Judge a model on a split: the lists it would serve, metrics per user, their mean and standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy.stats import ttest_rel
+
+from gramian.data.split import Split
+from gramian.errors import InvalidInput
+from gramian.evaluation.metrics import CATALOG_METRICS, METRICS, Lists, find_hits, parse
+from gramian.recommender import Recommender
+
+DEFAULT_METRICS = ("ndcg@20", "recall@20")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One model against another on the same users: the mean of the differences, its standard error, and a paired t-test."""
+
+    metric: str
+    difference: float
+    stderr: float
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Metrics of one model on one split."""
+
+    per_user: dict[str, np.ndarray]
+    catalog: dict[str, float]  # metrics of all lists together, such as coverage
+    users: list[Any]
+    split: str  # the split's fingerprint
+
+    def __getitem__(self, metric: str) -> float:
+        return self.mean[metric]
+
+    @property
+    def mean(self) -> dict[str, float]:
+        return {name: float(values.mean()) for name, values in self.per_user.items()} | self.catalog
+
+    @property
+    def stderr(self) -> dict[str, float]:
+        """Standard errors of the means over users (none for the catalog metrics)."""
+        root = np.sqrt(len(self.users))
+        return {n: float(v.std(ddof=1) / root) if len(v) > 1 else float("nan") for n, v in self.per_user.items()}
+
+    def frame(self) -> pl.DataFrame:
+        """One row per metric."""
+        rows = [(name, mean, self.stderr.get(name)) for name, mean in self.mean.items()]
+        return pl.DataFrame(rows, schema={"metric": pl.String, "mean": pl.Float64, "stderr": pl.Float64}, orient="row")
+
+    def __str__(self) -> str:
+        errors = self.stderr
+        lines = (f"{n:<18}{mean:.4f}" + (f" ± {errors[n]:.4f}" if n in errors else "") for n, mean in self.mean.items())
+        return "\n".join([*lines, f"{len(self.users):,} users"])
+
+    def compare(self, other: Report, metric: str) -> Comparison:
+        """This report minus the other, user by user, which needs the same split."""
+        if self.split != other.split or self.users != other.users:
+            raise InvalidInput("two reports on the same split", "different splits", "Evaluate both models on one split")
+        if metric not in self.per_user or metric not in other.per_user:
+            raise InvalidInput(f"a metric in both reports ({', '.join(self.per_user)})", metric, "Evaluate it for both")
+        difference = self.per_user[metric] - other.per_user[metric]
+        if not difference.any():
+            return Comparison(metric, 0.0, 0.0, 1.0)
+        test = ttest_rel(self.per_user[metric], other.per_user[metric])
+        return Comparison(
+            metric, float(difference.mean()), float(difference.std(ddof=1) / np.sqrt(len(difference))), float(test.pvalue)
+        )
+
+
+def evaluate(model: Recommender, split: Split, metrics: Sequence[str] = DEFAULT_METRICS) -> Report:
+    """Rank all items for every tested user of the split, without what is in their fold-in, and compare with their targets.
+
+    An item the model does not know can never be recommended, and counts as a miss where it is a target.
+    """
+    if isinstance(metrics, str):
+        raise InvalidInput("a list of metrics", repr(metrics), f"Pass [{metrics!r}]")
+    if not isinstance(split, Split):
+        raise InvalidInput("a Split", type(split).__name__, "Make one: gr.split.strong(events)")
+    parsed = {metric: parse(metric) for metric in metrics}
+    if not parsed:
+        raise InvalidInput("at least one metric", "none", f"Pass {list(DEFAULT_METRICS)}")
+    users, items = split.target.users, model.events.items
+    fold_in, target = split.fold_in.reindex(users, items).matrix, split.target.reindex(users, items).matrix
+    columns, _ = model.top_k(fold_in, max(k for _, k in parsed.values()))
+    lists = Lists(
+        columns,
+        find_hits(columns, target),
+        np.diff(split.target.matrix.indptr),
+        model.events.popularity,
+        model.events.n_users,
+    )
+    per_user = {metric: METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in METRICS}
+    catalog = {metric: CATALOG_METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in CATALOG_METRICS}
+    return Report(per_user, catalog, users.tolist(), split.fingerprint)

@@ -1,0 +1,119 @@
+"""The Gram matrix S = XᵀX: the one statistic that every closed form needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numba import get_num_threads, njit, prange
+
+from gramian import store
+from gramian.data.ids import Index
+from gramian.data.interactions import Interactions
+from gramian.errors import InvalidInput
+from gramian.linalg.symmetric import Symmetric
+
+CHUNKS_PER_THREAD = 16
+
+
+class Gram:
+    """S = XᵀX with the ids of its items. Grams of shards add up to the Gram of all, and one Gram fits many models."""
+
+    def __init__(self, matrix: Symmetric, items: Index, n_users: int, is_binary: bool) -> None:
+        self.matrix, self.items, self.n_users, self.is_binary = matrix, items, n_users, is_binary
+
+    @staticmethod
+    def of(events: Interactions, dtype: str | type = "float32") -> Gram:
+        """Sum the outer products of all users' rows, in parallel over items."""
+        matrix = Symmetric.empty(events.n_items, np.dtype(dtype).type)
+        rows, columns = events.matrix, events.matrix.tocsc()
+        cost = column_costs(rows.indptr.astype(np.int64), rows.indices, events.n_items)
+        chunks = equal_chunks(cost, CHUNKS_PER_THREAD * get_num_threads())
+        accumulate(
+            matrix.buffer,
+            matrix.n,
+            matrix.width,
+            rows.indptr.astype(np.int64),
+            rows.indices,
+            rows.data,
+            columns.indptr.astype(np.int64),
+            columns.indices,
+            columns.data,
+            chunks,
+        )
+        return Gram(matrix, events.items, events.n_users, events.is_binary)
+
+    def __repr__(self) -> str:
+        return f"Gram({self.matrix.n:,} items, {self.n_users:,} users, {self.matrix.dtype})"
+
+    def __iadd__(self, other: Gram) -> Gram:
+        """Add another shard's Gram into this one, in place."""
+        if self.items != other.items:
+            raise InvalidInput("Grams of the same items in the same order", "other items", "Use `events.reindex` first")
+        self.matrix.buffer += other.matrix.buffer
+        self.n_users += other.n_users
+        self.is_binary &= other.is_binary
+        return self
+
+    def __add__(self, other: Gram) -> Gram:
+        total = Gram(self.matrix.copy(), self.items, self.n_users, self.is_binary)
+        total += other
+        return total
+
+    def save(self, path: str | Path) -> None:
+        """Write the Gram to a folder, to be reused by `Gram.load`."""
+        facts = {"n": self.matrix.n, "width": self.matrix.width, "n_users": self.n_users, "is_binary": self.is_binary}
+        store.write(path, "gram", facts, {"gram": self.matrix.buffer}, {"items": self.items.tolist()})
+
+    @staticmethod
+    def load(path: str | Path) -> Gram:
+        facts, arrays, ids = store.read(path, "gram")
+        matrix = Symmetric(facts["n"], arrays["gram"], facts["width"])
+        return Gram(matrix, Index(ids["items"]), facts["n_users"], facts["is_binary"])
+
+
+def equal_chunks(cost: np.ndarray, n_chunks: int) -> np.ndarray:
+    """Boundaries that cut the columns into runs of about equal cost."""
+    total = np.cumsum(cost + 1)
+    return np.unique(np.concatenate([[0], np.searchsorted(total, total[-1] * np.arange(1, n_chunks) / n_chunks), [len(cost)]]))
+
+
+@njit(cache=True)
+def column_costs(indptr, indices, n):  # type: ignore[no-untyped-def]
+    cost = np.zeros(n, np.int64)
+    for u in range(len(indptr) - 1):
+        for p in range(indptr[u], indptr[u + 1]):
+            cost[indices[p]] += indptr[u + 1] - p
+    return cost
+
+
+@njit(parallel=True, cache=True)
+def accumulate(buffer, n, width, indptr, indices, data, column_ptr, column_rows, column_data, chunks):  # type: ignore[no-untyped-def]
+    # Column j of the lower half is the sum of x_uj · x_u[j:] over the users u of item j. It gathers in a buffer that
+    # stays in cache, and is written once, to one run of memory.
+    for chunk in prange(len(chunks) - 1):
+        column = np.zeros(n, buffer.dtype)
+        for j in range(chunks[chunk], chunks[chunk + 1]):
+            for q in range(column_ptr[j], column_ptr[j + 1]):
+                u = column_rows[q]
+                weight = buffer.dtype.type(column_data[q])
+                for p in range(indptr[u + 1] - 1, indptr[u] - 1, -1):
+                    i = indices[p]
+                    if i < j:
+                        break
+                    column[i] += weight * data[p]
+            before = j // width
+            first = before * width
+            start = first * n - width * width * (before * (before - 1) // 2) + (j - first) * (n - first) - first
+            for i in range(first, n):
+                buffer[start + i] = column[i]
+            # the rows above the diagonal within the diagonal block are filled by symmetry below
+            for i in range(j, n):
+                column[i] = 0
+    for before in prange((n + width - 1) // width):
+        first = before * width
+        last = min(first + width, n)
+        start = first * n - width * width * (before * (before - 1) // 2)
+        for j in range(first, last):
+            for i in range(first, j):
+                buffer[start + (j - first) * (n - first) + i - first] = buffer[start + (i - first) * (n - first) + j - first]

@@ -1,0 +1,99 @@
+"""Scores to lists: mask, top-k and ties, in panels of a few columns, so that nothing grows with users × items.
+
+A scorer fills one panel of scores (users × a few columns) at a time; `Best` keeps each user's best so far. The order is by score,
+and equal scores follow a fixed pseudo-random order of the columns (`tie_rank`): the same list every time, and no
+gain for a model that cannot tell items apart, even where item ids are sorted by popularity.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit, prange
+
+
+class Best:
+    """The best k columns of every user seen so far: a min-heap per user, worst on top.
+
+    `hidden` holds the columns each user must not get (what they have seen), `allowed` the columns anybody may get.
+    """
+
+    def __init__(self, n_users: int, k: int, hidden: sp.csr_array | None, allowed: np.ndarray) -> None:
+        self.scores = np.full((n_users, k), -np.inf)
+        self.columns = np.full((n_users, k), -1, np.int32)
+        self.indptr = np.zeros(n_users + 1, np.int64) if hidden is None else hidden.indptr.astype(np.int64)
+        self.indices = np.zeros(0, np.int32) if hidden is None else hidden.indices
+        self.allowed = allowed
+
+    def push(self, panel: np.ndarray, first: int) -> None:
+        """Take in the scores of the columns first, first + 1, ... A hidden or disallowed entry becomes −inf in the panel."""
+        push(self.scores, self.columns, panel, first, self.indptr, self.indices, self.allowed)
+
+    def lists(self) -> tuple[np.ndarray, np.ndarray]:
+        """Columns and scores, best first; a list shorter than k ends in column −1 and score −inf."""
+        order_lists(self.scores, self.columns)
+        return self.columns, self.scores
+
+
+@njit(inline="always")
+def tie_rank(column):  # type: ignore[no-untyped-def]
+    # a bijection of 32-bit integers that looks random
+    x = np.uint32(column)
+    x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D))
+    x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B))
+    return x ^ (x >> np.uint32(16))
+
+
+@njit(inline="always")
+def worse(score, column, than_score, than_column):  # type: ignore[no-untyped-def]
+    if score != than_score:
+        return score < than_score
+    if column < 0 or than_column < 0:
+        return column < than_column
+    return tie_rank(column) > tie_rank(than_column)
+
+
+@njit(inline="always")
+def sink(scores, columns, size):  # type: ignore[no-untyped-def]
+    # restore the heap after its top was replaced
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= size:
+            return
+        if child + 1 < size and worse(scores[child + 1], columns[child + 1], scores[child], columns[child]):
+            child += 1
+        if not worse(scores[child], columns[child], scores[at], columns[at]):
+            return
+        scores[at], scores[child] = scores[child], scores[at]
+        columns[at], columns[child] = columns[child], columns[at]
+        at = child
+
+
+@njit(parallel=True, cache=True)
+def push(scores, columns, panel, first, indptr, indices, allowed):  # type: ignore[no-untyped-def]
+    k = scores.shape[1]
+    for u in prange(panel.shape[0]):
+        row = panel[u]
+        start = indptr[u] + np.searchsorted(indices[indptr[u] : indptr[u + 1]], first)
+        for p in range(start, indptr[u + 1]):
+            if indices[p] >= first + len(row):
+                break
+            row[indices[p] - first] = -np.inf
+        for c in range(len(row)):
+            score = row[c]
+            if score < scores[u, 0] or score == -np.inf or not allowed[first + c]:
+                continue
+            if worse(scores[u, 0], columns[u, 0], score, first + c):
+                scores[u, 0] = score
+                columns[u, 0] = first + c
+                sink(scores[u], columns[u], k)
+
+
+@njit(parallel=True, cache=True)
+def order_lists(scores, columns):  # type: ignore[no-untyped-def]
+    for u in prange(scores.shape[0]):
+        for size in range(scores.shape[1] - 1, 0, -1):
+            scores[u, 0], scores[u, size] = scores[u, size], scores[u, 0]
+            columns[u, 0], columns[u, size] = columns[u, size], columns[u, 0]
+            sink(scores[u], columns[u], size)

@@ -1,0 +1,17 @@
+"""The models by name, and the kinds of fitted result by name: the tables that saving, loading and the command line read."""
+
+from pathlib import Path
+
+from gramian.models.autoencoders import DEQL, DLAE, EASE, EDLAE, DebiasedEASE
+from gramian.models.popularity import Popularity
+from gramian.models.recipe import Recipe
+from gramian.models.scorers import ItemWeights, SameForAll
+from gramian.recommender import Recommender, loaded
+
+MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, EASE, DLAE, EDLAE, DEQL, DebiasedEASE)}
+SCORERS = {s.name: s for s in (ItemWeights, SameForAll)}
+
+
+def load(path: str | Path) -> Recommender:
+    """A model saved by `model.save`, after its checksums were verified. Nothing in the folder can run."""
+    return loaded(path, MODELS, SCORERS)

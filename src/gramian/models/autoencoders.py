@@ -1,0 +1,162 @@
+"""Full-rank linear autoencoders: W that rebuilds X from X·W. One positive definite inverse gives them all.
+
+With S = XᵀX and a penalty Λ per item, let P = (S + dMat(Λ))⁻¹ and Z_ki = −P_ki / P_ii off the diagonal, 0 on it. Every model here is
+
+    W = Z · dMat(f) + dMat(y)
+
+and they differ in the penalty Λ, in the factor f and in the diagonal y:
+
+    EASE           Λ = l2                         f = 1            y = 0
+    DLAE           Λ = (p/q)·s + l2               f = Λ·P_ii       y = 1 − f
+    EDLAE          Λ = (p/q)·s + l2               f = 1/q          y = 0
+    DEQL           Λ = (p/q)·s + l2               f = 1/q − ρ·y    y as below
+    DebiasedEASE   Λ = l2/(1 − α)                 f = 1/(1 − α)    y = 0
+
+where p is the dropout, q = 1 − p and s = diag(S). The formulas hold for weighted X too.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gramian.errors import InvalidInput
+from gramian.linalg.gram import Gram
+from gramian.linalg.inverse import invert
+from gramian.models.recipe import ClosedForm, setting
+from gramian.models.scorers import ItemWeights
+
+
+def l2_setting() -> Any:
+    return setting(200.0, "L2 penalty on the weights", at_least=0)
+
+
+def dropout_setting() -> Any:
+    return setting(0.3, "share of the interactions hidden in training", at_least=0, below=1)
+
+
+class LinearAutoencoder(ClosedForm):
+    """One inverse, then a factor f and a diagonal y per item."""
+
+    @abstractmethod
+    def penalty(self, s: np.ndarray) -> np.ndarray:
+        """Λ, what is added to the diagonal s of the Gram matrix."""
+
+    @abstractmethod
+    def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """f and y, from s, Λ and g = 1/P_ii (what the other items leave unexplained of S_ii + Λ_i)."""
+
+    def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> ItemWeights:
+        self.check(gram)
+        matrix = gram.matrix if overwrite else gram.matrix.copy()
+        s = matrix.diagonal()
+        penalty = self.penalty(s)
+        penalty[s + penalty == 0] = 1  # an item nobody touched, without l2: related to nothing, so any penalty will do
+        matrix.change_diagonal(lambda diagonal, first, last: diagonal + penalty[first:last])
+        invert(matrix)
+        p_ii = matrix.diagonal()
+        f, y = self.columns(s, penalty, 1 / p_ii)
+        return ItemWeights(matrix, factor=f / p_ii, diagonal=f + y)
+
+
+@dataclass(frozen=True)
+class EASE(LinearAutoencoder):
+    """min ‖X − XW‖² + l2·‖W‖²  with  diag W = 0   (Steck 2019)."""
+
+    l2: float = l2_setting()
+
+    def penalty(self, s: np.ndarray) -> np.ndarray:
+        return np.full(len(s), self.l2)
+
+    def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.ones(len(s)), np.zeros(len(s))
+
+
+class Denoising(LinearAutoencoder):
+    """Autoencoders that rebuild X from an X of which a share `dropout` was hidden, in expectation over what is hidden."""
+
+    dropout: float
+    l2: float
+
+    def penalty(self, s: np.ndarray) -> np.ndarray:
+        return self.dropout / (1 - self.dropout) * s + self.l2
+
+
+@dataclass(frozen=True)
+class DLAE(Denoising):
+    """min E‖X − X̃W‖² + l2·‖W‖², where X̃ is X/q with a share p of its entries hidden   (Steck 2020)."""
+
+    dropout: float = dropout_setting()
+    l2: float = l2_setting()
+
+    def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        f = penalty / g
+        return f, 1 - f
+
+
+@dataclass(frozen=True)
+class EDLAE(Denoising):
+    """DLAE where only the hidden interactions are to be rebuilt: the diagonal of W is 0   (Steck 2020)."""
+
+    dropout: float = dropout_setting()
+    l2: float = l2_setting()
+
+    def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(s), 1 / (1 - self.dropout)), np.zeros(len(s))
+
+
+@dataclass(frozen=True)
+class DEQL(Denoising):
+    """Hidden interactions count 1², kept ones kept_weight²: EDLAE at 0, DLAE at 1 (up to a factor), and beyond   (the DEQL paper).
+
+    l2 is on the same scale as in EDLAE and DLAE; `from_paper` takes the paper's own parameters. With
+    c = p + q·b² and ρ = b²/c for kept_weight b:
+
+        y = ρ·(g − Λ) / (ρ·s + q·l2 − q·ρ²·(s + Λ − g)),   f = 1/q − ρ·y,
+
+    so all kept_weights share one inverse. With zero_diagonal the model is EDLAE for every kept_weight.
+    """
+
+    dropout: float = dropout_setting()
+    kept_weight: float = setting(0.5, "weight of the interactions that were not hidden", at_least=0)
+    l2: float = l2_setting()
+    zero_diagonal: bool = setting(False, "force the diagonal of the weights to 0")
+
+    @staticmethod
+    def from_paper(a: float, b: float, p: float, lam: float, zero_diagonal: bool = False) -> DEQL:
+        """The recipe for the paper's emphasis a on hidden and b on kept interactions, dropout p and penalty λ."""
+        if not a > 0:
+            raise InvalidInput("a above 0", f"{a}", "Pass a=1; only b/a and λ/a² matter")
+        c = p * a**2 + (1 - p) * b**2
+        if c == 0:
+            raise InvalidInput("dropout p or emphasis b above 0", "both 0", "With neither there is nothing to rebuild")
+        return DEQL(dropout=p, l2=lam / ((1 - p) ** 2 * c), kept_weight=b / a, zero_diagonal=zero_diagonal)
+
+    def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p, q, b = self.dropout, 1 - self.dropout, self.kept_weight
+        y = np.zeros(len(s))
+        if b == 0 or self.zero_diagonal:
+            return np.full(len(s), 1 / q), y
+        rho = b**2 / (p + q * b**2)
+        below = rho * s + q * self.l2 - q * rho**2 * (s + penalty - g)
+        np.divide(rho * (g - penalty), below, out=y, where=s > 0)
+        return 1 / q - rho * y, y
+
+
+@dataclass(frozen=True)
+class DebiasedEASE(LinearAutoencoder):
+    """min ‖X − XW‖² − alpha·‖XW‖² + l2·‖W‖²  with  diag W = 0: unseen is not disliked   (paper 004). It is EASE with another l2."""
+
+    needs_binary = True  # the loss it debiases is one of positives and unlabelled items
+
+    alpha: float = setting(0.1, "share of the unseen assumed to be liked", at_least=0, below=1)
+    l2: float = l2_setting()
+
+    def penalty(self, s: np.ndarray) -> np.ndarray:
+        return np.full(len(s), self.l2 / (1 - self.alpha))
+
+    def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(s), 1 / (1 - self.alpha)), np.zeros(len(s))

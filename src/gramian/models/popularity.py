@@ -1,0 +1,15 @@
+"""The baseline everything must beat."""
+
+from dataclasses import dataclass
+
+from gramian.data.interactions import Interactions
+from gramian.models.recipe import Recipe
+from gramian.models.scorers import SameForAll
+
+
+@dataclass(frozen=True)
+class Popularity(Recipe):
+    """The items most users touched, for everybody (minus what they have seen)."""
+
+    def scorer(self, events: Interactions, dtype: str | type) -> SameForAll:
+        return SameForAll(events.popularity)

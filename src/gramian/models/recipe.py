@@ -1,0 +1,94 @@
+"""A recipe is frozen hyperparameters, checked on creation. Fitting it gives a Recommender and changes nothing."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, field, fields
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from gramian.data.interactions import Interactions
+from gramian.errors import Inaccurate, InvalidInput, PrecisionWarning
+from gramian.linalg.gram import Gram
+from gramian.linalg.inverse import workspace
+from gramian.linalg.memory import require
+from gramian.linalg.symmetric import WIDTH, size
+from gramian.recommender import Recommender, Scorer
+
+
+def setting(default: Any, about: str, *, at_least: float = -inf, below: float = inf) -> Any:
+    """A hyperparameter: its default, its meaning and its range, said once; constructor, checks and command line all read it here."""
+    return field(default=default, metadata={"about": about, "at_least": at_least, "below": below})
+
+
+@dataclass(frozen=True)
+class Recipe(ABC):
+    """The base of all models."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value, low, high = getattr(self, f.name), f.metadata["at_least"], f.metadata["below"]
+            if isinstance(f.default, bool):
+                fine, wanted = isinstance(value, bool), "True or False"
+            else:
+                is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+                fine = is_number and low <= value < high
+                wanted = f"a number of at least {low:g}" + (f" and below {high:g}" if high < inf else "")
+            if not fine:
+                name = type(self).__name__
+                raise InvalidInput(f"{f.name} of {name} to be {wanted}", repr(value), f"The default is {f.default}")
+            object.__setattr__(self, f.name, type(f.default)(value))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": type(self).__name__, "settings": asdict(self)}
+
+    def fit(self, events: Interactions, *, dtype: str | type = "float32") -> Recommender:
+        """Fit on interactions. `dtype="float64"` doubles the memory for models whose float32 inverse would be poor."""
+        if not isinstance(events, Interactions):
+            raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
+        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
+            raise InvalidInput("dtype float32 or float64", f"{dtype}", "Leave it out")
+        return Recommender(self.scorer(events, dtype), self, events)
+
+    @abstractmethod
+    def scorer(self, events: Interactions, dtype: str | type) -> Scorer:
+        """The fitted arrays."""
+
+
+class ClosedForm(Recipe):
+    """A recipe that needs only the Gram matrix."""
+
+    needs_binary = False  # whether the mathematics holds for 0/1 interactions only
+
+    @abstractmethod
+    def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> Scorer:
+        """Fit from a Gram matrix, leaving it as it is, or working in its memory with `overwrite=True`."""
+
+    def scorer(self, events: Interactions, dtype: str | type) -> Scorer:
+        require(
+            fit_bytes(events.n_items, dtype),
+            f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
+            "Keep fewer items (events.k_core) or use a machine with more memory",
+        )
+        try:
+            return self.fit_gram(Gram.of(events, dtype), overwrite=True)
+        except Inaccurate as problem:
+            if np.dtype(dtype) == np.float64:
+                raise
+            warnings.warn(f"{problem} Fitting again in float64.", PrecisionWarning, stacklevel=3)
+            return self.scorer(events, "float64")
+
+    def check(self, gram: Gram) -> None:
+        if self.needs_binary and not gram.is_binary:
+            name = type(self).__name__
+            raise InvalidInput(
+                f"0/1 interactions for {name}", "weights", "Read the events with min_value=... instead of value=..."
+            )
+
+
+def fit_bytes(n_items: int, dtype: str | type = "float32") -> int:
+    """The peak memory of a closed-form fit over that of the interactions."""
+    return (size(n_items) + workspace(n_items, WIDTH)) * np.dtype(dtype).itemsize

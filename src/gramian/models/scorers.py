@@ -1,0 +1,95 @@
+"""The few kinds of fitted result. They work on column numbers; ids are the Recommender's business."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.errors import NotSupported
+from gramian.linalg.product import PANEL, panels
+from gramian.linalg.symmetric import Symmetric
+
+
+class ItemWeights:
+    """W = −P · dMat(factor) + dMat(diagonal): one symmetric matrix, one factor and one diagonal entry per item.
+
+    Every full-rank linear autoencoder is of this form, so W itself is never stored.
+    """
+
+    name: ClassVar[str] = "item-weights"
+
+    def __init__(self, inverse: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> None:
+        self.inverse = inverse
+        self.factor, self.diagonal = factor.astype(inverse.dtype), diagonal.astype(inverse.dtype)
+
+    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+        by_column = histories.tocsc()  # where the diagonal adds to the items of the history itself
+        for first, panel in panels(histories, self.inverse):
+            last = first + panel.shape[1]
+            panel *= -self.factor[first:last]
+            own = slice(by_column.indptr[first], by_column.indptr[last])
+            columns = np.repeat(np.arange(first, last), np.diff(by_column.indptr[first : last + 1]))
+            panel[by_column.indices[own], columns - first] += by_column.data[own] * self.diagonal[columns]
+            yield first, panel
+
+    def similar(self, item: int) -> np.ndarray:
+        """Partial correlation: how two items go together when all others are held fixed. Symmetric, and the same for the whole family."""
+        scale = 1 / np.sqrt(self.inverse.diagonal())
+        return -self.inverse.row(item) * scale * scale[item]
+
+    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        row = self.inverse.row(item).astype(np.float64)[history]
+        return values * (-row * self.factor[item] + (history == item) * self.diagonal[item])
+
+    def weights(self) -> np.ndarray:
+        weights = self.inverse.dense()
+        weights *= -self.factor
+        weights[np.diag_indices(len(weights))] += self.diagonal
+        return weights
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        raise NotSupported("a low-rank or factor model", "an item-item model", "Use weights()")
+
+    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        arrays = {"inverse": self.inverse.buffer, "factor": self.factor, "diagonal": self.diagonal}
+        return {"n": self.inverse.n, "width": self.inverse.width}, arrays
+
+    @staticmethod
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ItemWeights:
+        inverse = Symmetric(facts["n"], arrays["inverse"], facts["width"])
+        return ItemWeights(inverse, arrays["factor"], arrays["diagonal"])
+
+
+class SameForAll:
+    """One score per item, whoever asks."""
+
+    name: ClassVar[str] = "same-for-all"
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values.astype(np.float32)
+
+    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+        for first in range(0, len(self.values), PANEL):
+            yield first, np.tile(self.values[first : first + PANEL], (histories.shape[0], 1))
+
+    def similar(self, item: int) -> np.ndarray:
+        raise NotSupported("a model that relates items to each other", "one that ranks them the same for all", "Fit EASE, say")
+
+    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        raise NotSupported("a model that looks at the history", "one that ranks items the same for all", "Fit EASE, say")
+
+    def weights(self) -> np.ndarray:
+        raise NotSupported("an item-item model", "one score per item", "Fit EASE, say")
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        raise NotSupported("a low-rank or factor model", "one score per item", "Fit another model")
+
+    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return {}, {"values": self.values}
+
+    @staticmethod
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SameForAll:
+        return SameForAll(arrays["values"])
