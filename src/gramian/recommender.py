@@ -133,9 +133,10 @@ class Recommender:
         deny: Sequence[Any] | None = None,
         exclude_seen: bool = True,
     ) -> Recommendations:
-        """The k best items for known users, by id. `allow` keeps only these items, `deny` removes these; ids unknown there are ignored.
+        """The k best items for known users, by id.
 
-        A list is shorter than k when fewer items may be shown. Equal scores follow a fixed pseudo-random order of the items.
+        `allow` keeps only these items, `deny` removes these; ids unknown there are ignored. A list is shorter than k when
+        fewer items may be shown. Equal scores follow a fixed pseudo-random order of the items.
         """
         rows = self._known(users)
         histories = self.events.matrix[rows]
@@ -174,7 +175,7 @@ class Recommender:
         return self._named(*best.lists())
 
     def explain(self, history: Sequence[Any], item: Any) -> Explanation:
-        """Which history items carry the score of `item`, exactly: the contributions add up to it. Unknown history items add nothing."""
+        """Which history items carry the score of `item`, exactly: the contributions add up to it. Unknown items add nothing."""
         columns = np.unique(self.events.items.positions(list(history)))
         columns = columns[columns >= 0]
         parts = self.scorer.contributions(columns, np.ones(len(columns), np.float32), self._column(item))

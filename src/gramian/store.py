@@ -1,9 +1,9 @@
 """A saved thing is a folder: manifest.json, arrays.safetensors, ids.json. No pickle; nothing in it can run.
 
-The manifest names the format, what kind of thing it is, its facts, and the size and sha256 of the other files; it carries a checksum
-of itself. A folder is written beside its place and renamed into it, so a reader finds the old one or the new one. Arrays are
-memory-mapped on reading. The safetensors format (8 bytes of header length, a JSON header, raw arrays) is written here by hand,
-because the package's writer would copy every array in memory first.
+The manifest names the format, what kind of thing it is, its facts, and the size and sha256 of the other files, and carries a
+checksum of itself. A folder is written beside its place and renamed into it, so a reader finds the old one or the new one.
+Arrays are memory-mapped on reading. The safetensors format (8 bytes of header length, a JSON header, raw arrays) is written
+here by hand, because the package's writer would copy every array in memory first.
 """
 
 from __future__ import annotations

@@ -45,9 +45,9 @@ def strong(
     target: float = 0.2,
     seed: int = 0,
 ) -> Split:
-    """Strong generalization: held-out users, whom training never sees. Of each, a share `target` (at least one item) is to be found.
+    """Strong generalization: held-out users, whom training never sees. Of each, a share `target` is to be found.
 
-    Users with a single item cannot be divided and stay in train. Numbers below 1 are shares of all users.
+    At least one item of each is a target; users with a single item stay in train. Numbers below 1 are shares of all users.
     """
     divisible = np.flatnonzero(np.diff(events.matrix.indptr) >= 2)
     n_validation = _count("validation_users", validation_users, events.n_users)
@@ -73,7 +73,10 @@ def strong(
 
 
 def weak(events: Interactions, *, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> Split:
-    """Weak generalization: of every user a share of the items for validation and test, at least one of each where there are enough."""
+    """Weak generalization: of every user a share of the items for validation and for test.
+
+    At least one of each, first for test, where a user has enough; one item always stays in train.
+    """
     place = _place(events, hashed(seed, events.rows, events.matrix.indices + 1))
     return _by_place(events, place, _at_least_one(validation, events) if validation else 0, _at_least_one(test, events))
 
@@ -140,10 +143,10 @@ def _place(events: Interactions, key: np.ndarray) -> np.ndarray:
 def _by_place(events: Interactions, place: np.ndarray, n_validation: np.ndarray | int, n_test: np.ndarray | int) -> Split:
     """Per user the first n_test places to test, the next n_validation to validation, as long as one entry stays in train."""
     sizes = np.diff(events.matrix.indptr)
-    n_test = np.minimum(np.asarray(n_test), np.maximum(sizes - 1, 0))
-    n_validation = np.minimum(n_validation, np.maximum(sizes - n_test - 1, 0))
-    in_test = place < n_test[events.rows]
-    in_validation = ~in_test & (place < (n_test + n_validation)[events.rows])
+    test_end: np.ndarray = np.minimum(n_test, np.maximum(sizes - 1, 0))
+    validation_end = test_end + np.minimum(n_validation, np.maximum(sizes - test_end - 1, 0))
+    in_test = place < test_end[events.rows]
+    in_validation = ~in_test & (place < validation_end[events.rows])
     train = events.keep(~in_test & ~in_validation)
     validation = _tested(train, train, events, in_validation) if in_validation.any() else None
     return _tested(train, events.keep(~in_test), events, in_test, validation)

@@ -35,24 +35,30 @@ class Lists:
     popularity: np.ndarray  # training users per item
     n_train_users: int
 
+    def n_hits(self, k: int) -> np.ndarray:
+        return np.asarray(self.hits[:, :k].sum(axis=1))
+
+    def cap(self, k: int) -> np.ndarray:
+        """The most hits a list of k can have."""
+        return np.minimum(self.n_targets, k)
+
     def at(self, k: int, of_item: np.ndarray) -> np.ndarray:
         """The mean of an item's property over each list's first k."""
         shown = self.columns[:, :k]
-        values = np.where(shown >= 0, of_item[shown], 0).sum(axis=1)
-        mean: np.ndarray = values / np.maximum((shown >= 0).sum(axis=1), 1)
-        return mean
+        total = np.sum(of_item[shown], axis=1, where=shown >= 0)
+        return total / np.maximum(np.sum(shown >= 0, axis=1), 1)
 
 
 def precision(lists: Lists, k: int) -> np.ndarray:
-    return lists.hits[:, :k].sum(axis=1) / k
+    return lists.n_hits(k) / k
 
 
 def recall(lists: Lists, k: int) -> np.ndarray:
-    return lists.hits[:, :k].sum(axis=1) / lists.n_targets
+    return lists.n_hits(k) / lists.n_targets
 
 
 def capped_recall(lists: Lists, k: int) -> np.ndarray:
-    return lists.hits[:, :k].sum(axis=1) / np.minimum(k, lists.n_targets)
+    return lists.n_hits(k) / lists.cap(k)
 
 
 def hit_rate(lists: Lists, k: int) -> np.ndarray:
@@ -67,14 +73,14 @@ def mrr(lists: Lists, k: int) -> np.ndarray:
 def average_precision(lists: Lists, k: int) -> np.ndarray:
     hits = lists.hits[:, :k]
     precisions = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
-    return (precisions * hits).sum(axis=1) / np.minimum(k, lists.n_targets)
+    return (precisions * hits).sum(axis=1) / lists.cap(k)
 
 
 def ndcg(lists: Lists, k: int) -> np.ndarray:
     hits = lists.hits[:, :k]
     discount = 1 / np.log2(np.arange(2, k + 2))
     ideal = np.concatenate([[0.0], np.cumsum(discount)])
-    return (hits @ discount[: hits.shape[1]]) / ideal[np.minimum(k, lists.n_targets)]
+    return (hits @ discount[: hits.shape[1]]) / ideal[lists.cap(k)]
 
 
 def novelty(lists: Lists, k: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Sparse histories × a half-stored symmetric matrix, a panel of columns at a time.
 
-For a panel of 64 columns the matrix rows that the histories touch are packed side by side (256 bytes each, a table that stays in
-cache), and every user's sum runs over packed rows with its 64 sums in registers. Only the rows some history needs
+For a panel of 64 columns the matrix rows that the histories touch are packed side by side (256 bytes each, a table that
+stays in cache), and every user's sum runs over packed rows with its 64 sums in registers. Only the rows some history needs
 are packed, so a single user costs a single user's rows.
 """
 

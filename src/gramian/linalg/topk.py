@@ -1,8 +1,8 @@
 """Scores to lists: mask, top-k and ties, in panels of a few columns, so that nothing grows with users × items.
 
-A scorer fills one panel of scores (users × a few columns) at a time; `Best` keeps each user's best so far. The order is by score,
-and equal scores follow a fixed pseudo-random order of the columns (`tie_rank`): the same list every time, and no
-gain for a model that cannot tell items apart, even where item ids are sorted by popularity.
+A scorer fills one panel of scores (users × a few columns) at a time; `Best` keeps each user's best so far. The order is by
+score, and equal scores follow a fixed pseudo-random order of the columns (`tie_rank`): the same list every time, and no gain
+for a model that cannot tell items apart, even where item ids are sorted by popularity.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Full-rank linear autoencoders: W that rebuilds X from X·W. One positive definite inverse gives them all.
 
-With S = XᵀX and a penalty Λ per item, let P = (S + dMat(Λ))⁻¹ and Z_ki = −P_ki / P_ii off the diagonal, 0 on it. Every model here is
+With S = XᵀX and a penalty Λ per item, let P = (S + dMat(Λ))⁻¹ and Z_ki = −P_ki / P_ii off the diagonal, 0 on it. Each model is
 
     W = Z · dMat(f) + dMat(y)
 
@@ -110,7 +110,7 @@ class EDLAE(Denoising):
 
 @dataclass(frozen=True)
 class DEQL(Denoising):
-    """Hidden interactions count 1², kept ones kept_weight²: EDLAE at 0, DLAE at 1 (up to a factor), and beyond   (the DEQL paper).
+    """Hidden interactions count 1, kept ones kept_weight²: EDLAE at 0, DLAE at 1 (up to a factor), and beyond   (paper 000).
 
     l2 is on the same scale as in EDLAE and DLAE; `from_paper` takes the paper's own parameters. With
     c = p + q·b² and ρ = b²/c for kept_weight b:
@@ -148,7 +148,10 @@ class DEQL(Denoising):
 
 @dataclass(frozen=True)
 class DebiasedEASE(LinearAutoencoder):
-    """min ‖X − XW‖² − alpha·‖XW‖² + l2·‖W‖²  with  diag W = 0: unseen is not disliked   (paper 004). It is EASE with another l2."""
+    """min ‖X − XW‖² − alpha·‖XW‖² + l2·‖W‖²  with  diag W = 0   (paper 004).
+
+    Unseen is not disliked. The same model as EASE with another l2.
+    """
 
     needs_binary = True  # the loss it debiases is one of positives and unlabelled items
 

@@ -20,7 +20,7 @@ from gramian.recommender import Recommender, Scorer
 
 
 def setting(default: Any, about: str, *, at_least: float = -inf, below: float = inf) -> Any:
-    """A hyperparameter: its default, its meaning and its range, said once; constructor, checks and command line all read it here."""
+    """A hyperparameter: default, meaning and range, said once; constructor, checks and command line all read it here."""
     return field(default=default, metadata={"about": about, "at_least": at_least, "below": below})
 
 
@@ -40,7 +40,7 @@ class Recipe(ABC):
             if not fine:
                 name = type(self).__name__
                 raise InvalidInput(f"{f.name} of {name} to be {wanted}", repr(value), f"The default is {f.default}")
-            object.__setattr__(self, f.name, type(f.default)(value))
+            object.__setattr__(self, f.name, bool(value) if isinstance(f.default, bool) else float(value))
 
     def to_json(self) -> dict[str, Any]:
         return {"name": type(self).__name__, "settings": asdict(self)}

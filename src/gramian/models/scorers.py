@@ -36,7 +36,7 @@ class ItemWeights:
             yield first, panel
 
     def similar(self, item: int) -> np.ndarray:
-        """Partial correlation: how two items go together when all others are held fixed. Symmetric, and the same for the whole family."""
+        """Partial correlation: how two items go together when all others are held fixed; the same for the whole family."""
         scale = 1 / np.sqrt(self.inverse.diagonal())
         return -self.inverse.row(item) * scale * scale[item]
 

@@ -1,0 +1,352 @@
+"""The command line: thin, and in the words of the library. Errors are one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from gramian.app import demo as demonstration
+from gramian.app.measure import Measured
+from gramian.app.show import leaderboard, out, recommendations
+from gramian.data import datasets as registry
+from gramian.data import split as splits
+from gramian.data.ids import Index
+from gramian.data.interactions import Interactions
+from gramian.data.read import files, read
+from gramian.errors import GramianError, InvalidInput, MissingFile, UnknownId
+from gramian.evaluation.evaluate import DEFAULT_METRICS
+from gramian.linalg.memory import readable
+from gramian.models import MODELS, load
+from gramian.models.recipe import Recipe
+from gramian.recommender import Recommendations, Recommender
+
+app = typer.Typer(
+    help="Recommendations from implicit feedback: one Gram matrix, every linear recommender.",
+    epilog="Try first: gramian demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+NAMES = {name.lower(): recipe for name, recipe in MODELS.items()}
+SETTINGS = {f.name: f for recipe in MODELS.values() for f in fields(recipe)}
+SPLITS: dict[str, Callable[[Interactions, int], splits.Split]] = {
+    "strong": lambda events, seed: splits.strong(events, seed=seed),
+    "weak": lambda events, seed: splits.weak(events, seed=seed),
+    "leave-last": lambda events, seed: splits.leave_last(events),
+    "temporal": lambda events, seed: splits.temporal(events),
+}
+
+Data = Annotated[str, typer.Argument(help="A file, glob or folder of events (csv, tsv, parquet, jsonl), or a data set's name.")]
+Saved = Annotated[Path, typer.Argument(help="A model folder that `gramian fit` wrote.")]
+UserColumn = Annotated[str | None, typer.Option("--user", help="Column of user ids.")]
+ItemColumn = Annotated[str | None, typer.Option("--item", help="Column of item ids.")]
+ValueColumn = Annotated[str | None, typer.Option("--value", help="Column of weights to keep.")]
+MinValue = Annotated[
+    str | None, typer.Option("--min-value", help="Keep events with at least this value, as in rating=4; for a named set, 4.")
+]
+TimeColumn = Annotated[str | None, typer.Option("--time", help="Column of times.")]
+TitleColumn = Annotated[str | None, typer.Option("--title", help="Column of item titles.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+K = Annotated[int, typer.Option("-k", help="How many items.")]
+
+
+def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command every recipe setting as an option, made from the recipes' fields; it gets them as `settings`."""
+    own = inspect.signature(command, eval_str=True)
+    flags = []
+    for name, f in SETTINGS.items():
+        users = ", ".join(model for model, recipe in MODELS.items() if name in {g.name for g in fields(recipe)})
+        kind = bool | None if isinstance(f.default, bool) else float | None
+        option = typer.Option(help=f"{f.metadata['about']} ({users})", show_default=False, rich_help_panel="Recipe settings")
+        flags.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]))
+
+    @functools.wraps(command)
+    def with_settings(**given: Any) -> None:
+        settings = {name: value for name in SETTINGS if (value := given.pop(name)) is not None}
+        command(**given, settings=settings)
+
+    kept = [parameter for parameter in own.parameters.values() if parameter.name != "settings"]
+    with_settings.__signature__ = own.replace(parameters=kept + flags)  # type: ignore[attr-defined]
+    with_settings.__annotations__ = {p.name: p.annotation for p in kept + flags}
+    return with_settings
+
+
+@app.command(epilog="Example: gramian demo")
+def demo() -> None:
+    """Train five models on the bundled MovieLens data, compare them, and recommend with reasons."""
+    demonstration.demo()
+
+
+@app.command(epilog="Example: gramian fit ratings.csv --min-value rating=4 --model edlae --dropout 0.3 --l2 200 --out my-model")
+@recipe_flags
+def fit(
+    data: Data,
+    *,
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")] = Path("model"),
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "edlae",
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    value: ValueColumn = None,
+    min_value: MinValue = None,
+    time: TimeColumn = None,
+    title: TitleColumn = None,
+    titles: Annotated[
+        Path | None, typer.Option(help="A table of items with their titles (columns as --item, --title).")
+    ] = None,
+    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
+    dtype: Annotated[str, typer.Option(help="float32, or float64 for twice the memory.")] = "float32",
+    as_json: AsJson = False,
+    settings: dict[str, Any],
+) -> None:
+    """Fit a model on events and save it to a folder."""
+    recipe = recipe_of(model, settings)
+    events = events_of(data, user, item, value, min_value, time, None if titles else title)
+    if titles:
+        events = events.with_titles(titles_of(titles, item, title))
+    events = events.k_core(k_core) if k_core else events
+    with Measured() as cost:
+        fitted = recipe.fit(events, dtype=dtype)
+    fitted.save(out_folder)
+    facts = {"users": events.n_users, "items": events.n_items, "interactions": events.n_interactions}
+    if as_json:
+        show_json(
+            {
+                "model": str(out_folder),
+                "recipe": recipe.to_json(),
+                **facts,
+                "seconds": cost.seconds,
+                "peak_bytes": cost.peak_bytes,
+            }
+        )
+        return
+    out.print(f"{recipe} on {events}: {cost.seconds:.1f} s, {readable(cost.peak_bytes)}", markup=False)
+    out.print(f"Saved to {out_folder}. Next: gramian recommend {out_folder} --history ITEM", markup=False)
+
+
+@app.command(epilog='Example: gramian recommend my-model --history "Heat (1995)" --history 260 -k 5')
+def recommend(
+    model: Saved,
+    *,
+    user: Annotated[list[str] | None, typer.Option(help="A user the model was fitted on; repeat for more.")] = None,
+    history: Annotated[list[str] | None, typer.Option(help="An item of one history, by id or title; repeat for more.")] = None,
+    k: K = 10,
+    allow: Annotated[list[str] | None, typer.Option(help="Only these items; repeat for more.")] = None,
+    deny: Annotated[list[str] | None, typer.Option(help="None of these items; repeat for more.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recommend items for known users, or for a history of items."""
+    if bool(user) == bool(history):
+        raise InvalidInput("--user or --history", "both" if user else "neither", "Pass one of them, as often as needed")
+    fitted = load(model)
+    allowed, denied = ([item_of(fitted, i) for i in ids] if ids else None for ids in (allow, deny))
+    if user:
+        result = fitted.recommend([id_of(fitted.events.users, u) for u in user], k, allow=allowed, deny=denied)
+    else:
+        result = fitted.recommend_for([[item_of(fitted, i) for i in history or ()]], k, allow=allowed, deny=denied)
+    if as_json:
+        show_json({"recommendations": [listed(result, row) for row in range(len(result))]})
+        return
+    for row in range(len(result)):
+        if result.users is not None:
+            out.print(f"user {result.users[row]}", style="bold", markup=False)
+        if result.fallback and result.fallback[row]:
+            out.print("nothing known of this history: the most popular items")
+        out.print(recommendations(result, row))
+
+
+@app.command(epilog='Example: gramian similar my-model "Heat (1995)" -k 5')
+def similar(
+    model: Saved, item: Annotated[str, typer.Argument(help="Id or title.")], *, k: K = 10, as_json: AsJson = False
+) -> None:
+    """The items most similar to one item."""
+    fitted = load(model)
+    result = fitted.similar_items(item_of(fitted, item), k)
+    if as_json:
+        show_json({"item": item, "similar": listed(result, 0)["items"]})
+        return
+    out.print(recommendations(result, 0))
+
+
+@app.command(
+    epilog="Example: gramian evaluate movielens --min-value 4 --model popularity --model ease --model edlae --dropout 0.3"
+)
+@recipe_flags
+def evaluate(
+    data: Data,
+    *,
+    model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(NAMES)}; repeat for more.")] = None,
+    split: Annotated[str, typer.Option(help=f"{', '.join(SPLITS)}, or published for data sets that have one.")] = "strong",
+    metric: Annotated[list[str] | None, typer.Option(help="Such as ndcg@20, recall@20, coverage@20; repeat for more.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    value: ValueColumn = None,
+    min_value: MinValue = None,
+    time: TimeColumn = None,
+    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
+    as_json: AsJson = False,
+    settings: dict[str, Any],
+) -> None:
+    """Fit models on a part of the events and judge them on the rest."""
+    recipes = [recipe_of(name, settings, strict=len(model or ()) <= 1) for name in model or ["popularity", "ease", "edlae"]]
+    if split != "published" and split not in SPLITS:
+        raise InvalidInput(f"a split among {', '.join(SPLITS)}, published", split, "Choose one of them")
+    if split == "published":
+        parts = splits.published(data)
+    else:
+        events = events_of(data, user, item, value, min_value, time, None)
+        parts = SPLITS[split](events.k_core(k_core) if k_core else events, seed)
+    trials = [demonstration.trial(recipe, parts, tuple(metric or DEFAULT_METRICS)) for recipe in recipes]
+    if as_json:
+        rows = [
+            {
+                "recipe": t.recipe.to_json(),
+                "metrics": {name: {"mean": mean, "stderr": t.report.stderr.get(name)} for name, mean in t.report.mean.items()},
+                "seconds": t.seconds,
+                "peak_bytes": t.peak_bytes,
+            }
+            for t in trials
+        ]
+        show_json({"split": parts.fingerprint, "test_users": parts.target.n_users, "models": rows})
+        return
+    out.print(f"{split} split, {parts.target.n_users:,} test users")
+    out.print(leaderboard(trials))
+
+
+@app.command(epilog="Example: gramian datasets")
+def datasets(*, as_json: AsJson = False) -> None:
+    """The named data sets, and where to get those that are not bundled."""
+    rows = []
+    for name, dataset in registry.DATASETS.items():
+        try:
+            registry.find(name)
+            here = True
+        except MissingFile:
+            here = False
+        rows.append({"name": name, "here": here, "about": dataset.about, "users": dataset.n_users, "items": dataset.n_items,
+                     "interactions": dataset.n_interactions, "address": dataset.address, "terms": dataset.terms})  # fmt: skip
+    if as_json:
+        show_json({"datasets": rows})
+        return
+    for row in rows:
+        out.print(f"[bold]{row['name']}[/bold]{'' if row['here'] else '  (not here)'}")
+        out.print(f"  {row['about']}\n  {row['users']:,} users, {row['items']:,} items, {row['interactions']:,} interactions")
+        out.print(f"  from {row['address']}; {row['terms']}")
+    out.print(f"\nPut a data set's files into a folder of its name, and set {registry.FOLDER} to the folder above it.")
+
+
+def recipe_of(name: str, settings: dict[str, Any], strict: bool = True) -> Recipe:
+    """A recipe by its name, with the settings it has; with `strict`, one it does not have is an error."""
+    if name.lower() not in NAMES:
+        raise InvalidInput(f"a model among {', '.join(NAMES)}", repr(name), "Choose one of them")
+    kind = NAMES[name.lower()]
+    own = {f.name for f in fields(kind)}
+    foreign = sorted(set(settings) - own)
+    if foreign and strict:
+        takes = ", ".join("--" + n.replace("_", "-") for n in sorted(own)) or "none"
+        raise InvalidInput(f"settings of {kind.__name__} ({takes})", "--" + foreign[0].replace("_", "-"), "Leave it out")
+    return kind(**{n: v for n, v in settings.items() if n in own})
+
+
+def events_of(
+    data: str, user: str | None, item: str | None, value: str | None, min_value: str | None, time: str | None, title: str | None
+) -> Interactions:
+    """Events from files, or a named data set where no such file exists."""
+    if data in registry.DATASETS and not Path(data).exists():
+        return registry.load(data, min_value=None if min_value is None else number(min_value), weights=value is not None)
+    threshold = None
+    if min_value is not None:
+        column, equals, least = min_value.partition("=")
+        if not equals:
+            raise InvalidInput("--min-value column=number", min_value, "Pass rating=4, say")
+        threshold = (column, number(least))
+    try:
+        files(data)
+    except MissingFile:
+        names = ", ".join(registry.DATASETS)
+        raise MissingFile(f"a file, glob or folder, or one of {names}", data, "Check the path or the name") from None
+    return read(data, user=user, item=item, value=value, min_value=threshold, time=time, title=title)
+
+
+def titles_of(path: Path, item: str | None, title: str | None) -> dict[Any, str]:
+    """Item id → title from a table of items."""
+    table = read(path, user=item or "item_id", item=item or "item_id", title=title or "title")
+    return dict(zip(table.items.tolist(), table.titles or [], strict=True))
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput("a number", repr(text), "Pass 4, say") from None
+
+
+def id_of(index: Index, text: str) -> Any:
+    """An id typed on the command line, as the type the ids have."""
+    if index.values.dtype.kind == "i":
+        try:
+            return int(text)
+        except ValueError:
+            return text
+    return text
+
+
+def item_of(model: Recommender, text: str) -> Any:
+    """An item by id or, where the model has titles, by title."""
+    item = id_of(model.events.items, text)
+    titles = model.events.titles or []
+    if model.events.items.positions([item])[0] >= 0 or not titles:
+        return item
+    by_title = {title.casefold(): column for column, title in enumerate(titles)}
+    if text.casefold() in by_title:
+        return model.items[by_title[text.casefold()]]
+    inside = [title for title in titles if text.casefold() in title.casefold()]
+    close = (inside or difflib.get_close_matches(text, titles, n=3, cutoff=0.5))[:3]
+    raise UnknownId("an item's id or title", repr(text), f"Close: {'; '.join(close)}" if close else "See the item table")
+
+
+def listed(result: Recommendations, row: int) -> dict[str, Any]:
+    """One list as JSON."""
+    items = [
+        {"item": item, **({"title": result.titles[row][rank]} if result.titles else {}), "score": result.scores[row][rank]}
+        for rank, item in enumerate(result.items[row])
+    ]
+    found: dict[str, Any] = {"user": result.users[row]} if result.users is not None else {}
+    if result.unknown is not None and result.fallback is not None:
+        found |= {"unknown": result.unknown[row], "fallback": result.fallback[row]}
+    return found | {"items": items}
+
+
+def show_json(value: Any) -> None:
+    print(json.dumps(value, default=str))
+
+
+def run() -> None:
+    """The entry point: every error of ours or of the usage is one line on stderr and exit code 2."""
+    warnings.showwarning = lambda message, *_, **__: print(f"gramian: note: {message}", file=sys.stderr)
+    try:
+        sys.exit(app(standalone_mode=False))
+    except GramianError as error:
+        problem = str(error)
+    except TyperException as error:
+        problem = error.format_message()
+    except OSError as error:
+        problem = f"{error.filename or ''} {error.strerror or error}".strip()
+    except (KeyboardInterrupt, typer.Abort):
+        print("gramian: interrupted", file=sys.stderr)
+        sys.exit(130)
+    print("gramian: " + " ".join(problem.split()), file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,136 @@
+"""Naive dense float64 twins of the models, written from their definitions and from nothing else.
+
+No shared inverse, no reduction: every column of W is its own least-squares problem. `columns` picks some of them.
+X is users × items; p = dropout, the chance of an entry being dropped, and q = 1 − p.
+"""
+
+import itertools
+
+import numpy as np
+
+
+def without(matrix: np.ndarray, i: int) -> np.ndarray:
+    """A matrix or a vector without row and column i."""
+    for axis in range(matrix.ndim):
+        matrix = np.delete(matrix, i, axis)
+    return matrix
+
+
+def ridge(X, target, l2):
+    """argmin ‖target − X w‖² + l2 ‖w‖²."""
+    return np.linalg.solve(X.T @ X + l2 * np.eye(X.shape[1]), X.T @ target)
+
+
+def by_column(n, columns, solve):
+    """The columns solve(i) side by side: all of them, or the chosen ones."""
+    return np.stack([solve(i) for i in (range(n) if columns is None else columns)], axis=1)
+
+
+def ease(X, l2, columns=None):
+    """argmin ‖X − XW‖² + l2 ‖W‖², diag(W) = 0: each item is regressed on all the others."""
+    return by_column(X.shape[1], columns, lambda i: np.insert(ridge(np.delete(X, i, 1), X[:, i], l2), i, 0))
+
+
+def debiased_ease(X, alpha, l2, columns=None):
+    """argmin ‖X − XW‖² − alpha ‖XW‖² + l2 ‖W‖², diag(W) = 0."""
+
+    def column(i):
+        others = np.delete(X, i, 1)
+        # half the gradient in w: othersᵀ(others·w − x_i) − alpha·othersᵀothers·w + l2·w = 0
+        matrix = others.T @ others - alpha * (others.T @ others) + l2 * np.eye(others.shape[1])
+        return np.insert(np.linalg.solve(matrix, others.T @ X[:, i]), i, 0)
+
+    return by_column(X.shape[1], columns, column)
+
+
+def both_kept(n, p):
+    """The chance that two entries of one user survive dropout together: q² for different items, q for an item with itself."""
+    chance = np.full((n, n), (1 - p) ** 2)
+    np.fill_diagonal(chance, 1 - p)
+    return chance
+
+
+def dlae(X, dropout, l2, columns=None):
+    """argmin E‖X − X̃W‖² + l2 ‖W‖² where X̃ is X after dropout, survivors divided by q (so that E[X̃] = X)."""
+    q = 1 - dropout
+    gram = both_kept(X.shape[1], dropout) * (X.T @ X) / q**2  # E[X̃ᵀX̃]
+    cross = q * (X.T @ X) / q  # E[X̃ᵀX]
+    inputs = gram + l2 * np.eye(X.shape[1])
+    return by_column(X.shape[1], columns, lambda i: np.linalg.solve(inputs, cross[:, i]))
+
+
+def edlae(X, dropout, l2, columns=None):
+    """Each item is predicted where it was dropped, from what is left of the others; survivors are not rescaled.
+
+    l2 is on the scale of XᵀX, as in EASE. The second moment of the dropped-out rows is smaller by q², and so is the penalty here.
+    """
+    q = 1 - dropout
+
+    def column(i):
+        others = np.delete(X, i, 1)
+        gram = both_kept(others.shape[1], dropout) * (others.T @ others)
+        return np.insert(
+            np.linalg.solve(gram + q**2 * l2 * np.eye(others.shape[1]), q * others.T @ X[:, i]),
+            i,
+            0,
+        )
+
+    return by_column(X.shape[1], columns, column)
+
+
+def deql_system(X, a, b, p, i):
+    """H⁽ⁱ⁾ and v⁽ⁱ⁾ of the DEQL paper, Lemma 3.2."""
+    n, q = X.shape[1], 1 - p
+    G = np.full((n, n), q**2 * p * a**2 + q**3 * b**2)  # i ≠ k ≠ l ≠ i
+    np.fill_diagonal(G, q * p * a**2 + q**2 * b**2)  # k = l ≠ i
+    G[i, :] = G[:, i] = q**2 * b**2  # k ≠ l = i or l ≠ k = i
+    G[i, i] = q * b**2  # k = l = i
+    u = np.full(n, q * p * a**2 + q**2 * b**2)  # k ≠ i
+    u[i] = q * b**2  # k = i
+    return G * (X.T @ X), u * (X.T @ X[:, i])
+
+
+def deql(X, a, b, p, lam, zero_diagonal=False, columns=None):
+    """The n systems of the DEQL paper in its own parameters: Eq. 16; Eq. 17 with lam; Eq. 13 with lam and a zero diagonal if b = 0."""
+    n = X.shape[1]
+
+    def column(i):
+        H, v = deql_system(X, a, b, p, i)
+        if b == 0:
+            return np.insert(np.linalg.solve(without(H, i) + lam * np.eye(n - 1), without(v, i)), i, 0)
+        w = np.linalg.solve(H + lam * np.eye(n), v)
+        if not zero_diagonal:
+            return w
+        t = np.linalg.solve(H + lam * np.eye(n), np.eye(n)[i])
+        return w - w[i] / t[i] * t
+
+    return by_column(n, columns, column)
+
+
+def deql_loss(X, W, a, b, p):
+    """E‖A ⊙ (X − (Δ ⊙ X)W)‖² from H and v (Eq. 11)."""
+    loss = 0.0
+    for i in range(X.shape[1]):
+        H, v = deql_system(X, a, b, p, i)
+        loss += W[:, i] @ H @ W[:, i] - 2 * W[:, i] @ v + (p * a**2 + (1 - p) * b**2) * X[:, i] @ X[:, i]
+    return loss
+
+
+def enumerated_loss(X, W, a, b, p):
+    """The same expectation (Eq. 5) by walking through all 2ⁿ ways to drop items of a row; weight a where dropped, b where kept."""
+    loss = 0.0
+    for mask in itertools.product([0.0, 1.0], repeat=X.shape[1]):
+        kept = np.array(mask)
+        chance = np.prod(np.where(kept == 1, 1 - p, p))
+        weight = np.where(kept == 1, b, a)
+        loss += chance * np.sum((weight * (X - (kept * X) @ W)) ** 2)  # rows are independent and alike: one mask for all
+    return loss
+
+
+def top_k(scores, seen, k):
+    """Per user the k best items the user has not seen, best first; fewer where fewer are left."""
+    lists = []
+    for user in range(scores.shape[0]):
+        left = [item for item in range(scores.shape[1]) if not seen[user, item]]
+        lists.append(sorted(left, key=lambda item: -scores[user, item])[:k])  # noqa: B023 (used at once)
+    return lists
