@@ -6,7 +6,7 @@ from rich.text import Text
 
 from gramian.app.measure import Measured
 from gramian.app.show import Trial, leaderboard, out, reasons
-from gramian.data import datasets, split
+from gramian.data import datasets, split, synthetic
 from gramian.data.interactions import Interactions
 from gramian.data.split import Split
 from gramian.evaluation.evaluate import evaluate
@@ -43,8 +43,7 @@ def trial(recipe: Recipe, data: Split, metrics: tuple[str, ...]) -> Trial:
 
 def warm_up(metrics: tuple[str, ...]) -> None:
     """Compile the kernels (once on a machine), so that compiling is not measured as fitting."""
-    tiny = datasets.load("movielens").k_core(60)
-    trial(EASE(), split.strong(tiny), metrics)
+    trial(EASE(), split.strong(synthetic.clustered(100, 50, 1000)), metrics)
 
 
 def demo() -> None:

@@ -33,7 +33,7 @@ def leaderboard(trials: Sequence[Trial]) -> Table:
     for metric in metrics:
         table.add_column(metric, justify="right")
     table.add_column("fit", justify="right")
-    table.add_column("memory", justify="right")
+    table.add_column("peak memory", justify="right")
     ranked = sorted(trials, key=lambda trial: -trial.report[metrics[0]])
     for place, trial in enumerate(ranked):
         errors = trial.report.stderr

@@ -251,7 +251,9 @@ def from_columns(table: Mapping[str, pl.Series | list[Any]], columns: Columns) -
     merged = events.group_by("row", "column").agg(merge).sort("row", "column")
     data = merged["value"].to_numpy() if "value" in merged.columns else np.ones(len(merged))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(merged["row"].to_numpy(), minlength=len(users)))])
-    matrix = sp.csr_array((data.astype(np.float32), merged["column"].to_numpy(), indptr), shape=(len(users), len(items)))
+    matrix = sp.csr_array(
+        (data.astype(np.float32), merged["column"].to_numpy(writable=True), indptr), shape=(len(users), len(items))
+    )
     titles = None
     if columns.title is not None:
         named = pl.DataFrame({"column": cols, "title": pl.Series(table[columns.title])}).unique("column", keep="first")

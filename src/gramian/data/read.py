@@ -34,7 +34,7 @@ def read(
     try:
         names = scan(paths, []).collect_schema().names()
         columns = Columns.of(names, user, item, value, min_value, time, title)
-        events = scan(paths, [columns.user, columns.item]).select(dict.fromkeys(columns.needed))
+        events = scan(paths, [columns.user, columns.item]).select(list(dict.fromkeys(columns.needed)))
         if columns.value is not None and columns.threshold is not None and events.collect_schema()[columns.value].is_numeric():
             rating = pl.col(columns.value)  # null, NaN and infinite values pass here, to be reported below
             events = events.filter((rating >= columns.threshold) | rating.is_null() | ~rating.is_finite())

@@ -62,7 +62,7 @@ def capped_recall(lists: Lists, k: int) -> np.ndarray:
 
 
 def hit_rate(lists: Lists, k: int) -> np.ndarray:
-    return lists.hits[:, :k].any(axis=1).astype(np.float64)
+    return np.where(lists.n_hits(k) > 0, 1.0, 0.0)
 
 
 def mrr(lists: Lists, k: int) -> np.ndarray:

@@ -42,6 +42,10 @@ class Recipe(ABC):
                 raise InvalidInput(f"{f.name} of {name} to be {wanted}", repr(value), f"The default is {f.default}")
             object.__setattr__(self, f.name, bool(value) if isinstance(f.default, bool) else float(value))
 
+    def __str__(self) -> str:
+        shown = (f"{name}={value:g}" for name, value in asdict(self).items() if value is not False)
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     def to_json(self) -> dict[str, Any]:
         return {"name": type(self).__name__, "settings": asdict(self)}
 

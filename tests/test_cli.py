@@ -1,0 +1,234 @@
+"""The command line as a person meets it."""
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import gramian as gr
+from gramian.app.cli import NAMES, app, run
+from gramian.models import MODELS
+
+COMMANDS = ["demo", "fit", "recommend", "similar", "evaluate", "datasets"]
+
+
+@dataclass(frozen=True)
+class Run:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def gramian(*words: object) -> Run:
+    """Run the command line's entry point in this process, which saves the seconds of importing."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+        warnings.catch_warnings(),
+    ):
+        patch.setattr(sys, "argv", ["gramian", *map(str, words)])
+        patch.setenv("COLUMNS", "140")
+        patch.delenv("GRAMIAN_DATA", raising=False)
+        with pytest.raises(SystemExit) as stop:
+            run()
+    return Run(stop.value.code or 0, stdout.getvalue(), stderr.getvalue())
+
+
+def ok(*words: object) -> str:
+    done = gramian(*words)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def csv(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "ratings.csv"
+    events = gr.datasets.load("movielens", weights=True).k_core(40)
+    table = events.frame().rename({"value": "rating"})
+    titles = dict(zip(events.items.tolist(), events.titles, strict=True))
+    table.with_columns(title=pl.col("item_id").replace_strict(titles)).write_csv(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(csv, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "edlae"
+    ok(
+        "fit",
+        csv,
+        "--min-value",
+        "rating=4",
+        "--title",
+        "title",
+        "--model",
+        "edlae",
+        "--dropout",
+        0.4,
+        "--l2",
+        50,
+        "--out",
+        folder,
+    )
+    return folder
+
+
+def test_fit_writes_the_model_the_library_would(csv, model):
+    loaded = gr.load(model)
+    expected = gr.EDLAE(dropout=0.4, l2=50).fit(gr.read(csv, min_value=("rating", 4), title="title"))
+    assert loaded.recipe == gr.EDLAE(dropout=0.4, l2=50)
+    assert loaded.recommend(expected.users, k=5) == expected.recommend(expected.users, k=5)
+
+
+def test_fit_in_json(csv, tmp_path):
+    found = json.loads(
+        ok("fit", csv, "--model", "deql", "--kept-weight", 2, "--zero-diagonal", "--json", "--out", tmp_path / "m")
+    )
+    assert found["recipe"]["settings"] == {"dropout": 0.3, "kept_weight": 2.0, "l2": 200.0, "zero_diagonal": True}
+    assert found["users"] > 0
+    assert found["seconds"] > 0
+
+
+def test_titles_from_a_table_of_items(csv, tmp_path):
+    pl.read_csv(csv).select("item_id", "title").unique().write_csv(tmp_path / "items.csv")
+    ok("fit", csv, "--model", "popularity", "--titles", tmp_path / "items.csv", "--out", tmp_path / "m")
+    assert "Pulp Fiction (1994)" in gr.load(tmp_path / "m").events.titles
+
+
+def test_recommend_for_a_history_by_id_and_title(model):
+    words = ["recommend", model, "--history", "Pulp Fiction (1994)", "--history", "260", "-k", "3"]
+    expected = gr.load(model).recommend_for([[296, 260]], k=3)
+    found = json.loads(ok(*words, "--json"))["recommendations"]
+    assert [row["item"] for row in found[0]["items"]] == expected.items[0]
+    assert [row["title"] for row in found[0]["items"]] == expected.titles[0]
+    assert expected.titles[0][0] in ok(*words)
+
+
+def test_recommend_for_users_with_limits(model):
+    loaded = gr.load(model)
+    user, (first, second) = loaded.users[0], loaded.recommend(loaded.users[:1], k=2).items[0]
+    found = json.loads(ok("recommend", model, "--user", user, "-k", 1, "--deny", first, "--json"))["recommendations"]
+    assert found[0]["user"] == user
+    assert [row["item"] for row in found[0]["items"]] == [second]
+    assert str(user) in ok("recommend", model, "--user", user, "--allow", first)
+
+
+def test_similar(model):
+    expected = gr.load(model).similar_items(260, k=4).items[0]
+    assert [row["item"] for row in json.loads(ok("similar", model, 260, "-k", 4, "--json"))["similar"]] == expected
+    assert "Star Wars" in ok("similar", model, "Star Wars: Episode IV - A New Hope (1977)")
+
+
+def test_evaluate_prints_what_the_library_finds(csv):
+    words = ["evaluate", csv, "--min-value", "rating=4", "--model", "ease", "--model", "popularity", "--l2", 30]
+    found = json.loads(ok(*words, "--metric", "ndcg@10", "--metric", "coverage@5", "--json"))
+    split = gr.split.strong(gr.read(csv, min_value=("rating", 4)))
+    report = gr.evaluate(gr.EASE(l2=30).fit(split.train), split, ["ndcg@10", "coverage@5"])
+    assert found["split"] == split.fingerprint
+    assert found["models"][0]["metrics"]["ndcg@10"] == {"mean": report["ndcg@10"], "stderr": report.stderr["ndcg@10"]}
+    assert found["models"][0]["metrics"]["coverage@5"] == {"mean": report["coverage@5"], "stderr": None}
+    table = ok(*words)
+    assert table.index("EASE(l2=30)") < table.index("Popularity()"), "best first"
+
+
+@pytest.mark.parametrize("split", ["weak", "leave-last", "temporal"])
+def test_every_split_works(csv, split):
+    assert "recall@20" in ok("evaluate", csv, "--model", "popularity", "--split", split, "--time", "time")
+
+
+def test_datasets_are_listed_with_their_source():
+    rows = {row["name"]: row for row in json.loads(ok("datasets", "--json"))["datasets"]}
+    assert rows["movielens"]["here"]
+    assert not rows["gowalla"]["here"]
+    assert "LightGCN" in rows["gowalla"]["address"]
+    assert "GRAMIAN_DATA" in ok("datasets")
+
+
+def test_demo_shows_a_leaderboard_and_reasons():
+    shown = ok("demo")
+    for words in (
+        "Popularity()",
+        "EASE(",
+        "DLAE(",
+        "EDLAE(",
+        "DEQL(",
+        "peak memory",
+        "Return of the Jedi",
+        "because of",
+        "gramian fit",
+    ):
+        assert words in shown
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command):
+    assert f"gramian {command}" in ok(command, "--help").split("Example:")[1]
+
+
+def test_commands_are_documented():
+    assert sorted(COMMANDS) == sorted(c.name or c.callback.__name__ for c in app.registered_commands)
+    readme = Path(__file__).parents[1].joinpath("README.md").read_text()
+    assert all(f"gramian {command}" in readme for command in COMMANDS)
+    assert list(NAMES) == [name.lower() for name in MODELS]
+
+
+BAD = {
+    "no such file": (["fit", "nowhere.csv"], "nowhere.csv"),
+    "no such model": (["fit", "movielens", "--model", "magic"], "'magic'"),
+    "no such option": (["fit", "movielens", "--bogus"], "--bogus"),
+    "no argument": (["fit"], "data"),
+    "no command": (["explode"], "explode"),
+    "not a number": (["fit", "movielens", "--l2", "many"], "--l2"),
+    "negative l2": (["fit", "movielens", "--model", "ease", "--l2", "-1"], "l2 of EASE"),
+    "dropout 1": (["fit", "movielens", "--dropout", "1"], "dropout of EDLAE"),
+    "foreign setting": (["fit", "movielens", "--model", "ease", "--dropout", "0.2"], "--dropout"),
+    "threshold without a column": (["fit", "{csv}", "--min-value", "4"], "rating=4"),
+    "missing column": (["fit", "{csv}", "--user", "who"], "'who'"),
+    "no such model folder": (["recommend", "nowhere", "--history", "1"], "nowhere"),
+    "nothing asked": (["recommend", "{model}"], "--user or --history"),
+    "unknown user": (["recommend", "{model}", "--user", "nobody"], "'nobody'"),
+    "unknown item": (["recommend", "{model}", "--history", "star wars"], "Star Wars: Episode IV"),
+    "k of 0": (["recommend", "{model}", "--history", "260", "-k", "0"], "k of at least 1"),
+    "unknown split": (["evaluate", "{csv}", "--split", "sideways"], "sideways"),
+    "unknown metric": (["evaluate", "{csv}", "--metric", "magic@3"], "magic@3"),
+    "no times": (["evaluate", "{csv}", "--split", "temporal"], "times"),
+    "data set not here": (["fit", "gowalla"], "LightGCN"),
+    "not split by its publisher": (["evaluate", "movielens", "--split", "published"], "published as train and test"),
+    "out is a file": (["fit", "{csv}", "--model", "popularity", "--out", "{csv}"], "something else"),
+}
+
+
+@pytest.mark.parametrize(("words", "expected"), BAD.values(), ids=BAD)
+def test_an_error_is_one_line_and_exit_code_2(words, expected, csv, model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = gramian(*(word.format(csv=csv, model=model) for word in words))
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert expected in done.stderr
+    assert list(tmp_path.iterdir()) == [], "nothing half-written"
+
+
+def test_the_installed_command_answers_and_fails_like_the_function(csv, tmp_path):
+    command = str(Path(sys.executable).with_name("gramian"))
+    good = subprocess.run([command, "datasets", "--json"], capture_output=True, text=True, check=True)
+    assert json.loads(good.stdout)["datasets"]
+    bad = subprocess.run([command, "fit", csv, "--user", "who"], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (2, "", 1)
+    assert "Traceback" not in bad.stderr
+
+
+def test_titles_are_text_not_markup(tmp_path):
+    pl.DataFrame({"user_id": [1, 2], "item_id": [1, 2], "title": ["[red]x[/red]", "[/oops]"]}).write_csv(tmp_path / "e.csv")
+    ok("fit", tmp_path / "e.csv", "--model", "popularity", "--title", "title", "--out", tmp_path / "[bold]m")
+    shown = ok("recommend", tmp_path / "[bold]m", "--history", "1")
+    assert "[/oops]" in shown

@@ -1,0 +1,174 @@
+"""Saving and loading: the same model back, or one clear error; nothing half-written."""
+
+import datetime as dt
+import json
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import load_file
+
+import gramian as gr
+from gramian import store
+from gramian.data.synthetic import clustered
+
+RECIPES = [gr.Popularity(), gr.EASE(l2=5), gr.DLAE(), gr.EDLAE(), gr.DEQL(kept_weight=2), gr.DebiasedEASE()]
+
+
+@pytest.fixture(scope="module")
+def events():
+    return clustered(120, 80, 1_500).with_titles({i: f"<b>{i}</b>" for i in range(80)})
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+def test_a_loaded_model_is_the_saved_one(recipe, events, tmp_path):
+    model = recipe.fit(events)
+    model.save(tmp_path / "model")
+    again = gr.load(tmp_path / "model")
+    assert again.recipe == recipe
+    assert (again.items, again.users, again.events.titles) == (model.items, model.users, events.titles)
+    assert again.recommend(model.users, k=9) == model.recommend(model.users, k=9)
+    np.testing.assert_array_equal(again.scores(events), model.scores(events))
+
+
+def test_float64_and_weights_survive(tmp_path):
+    x = np.random.default_rng(0).random((30, 9)).round(2)
+    model = gr.EASE(l2=1).fit(gr.Interactions.of(x), dtype="float64")
+    model.save(tmp_path / "model")
+    again = gr.load(tmp_path / "model")
+    assert again.weights().dtype == np.float64
+    np.testing.assert_array_equal(again.weights(), model.weights())
+    np.testing.assert_array_equal(again.events.matrix.toarray(), model.events.matrix.toarray())
+
+
+IDS = [
+    ["a", "b", "<script>"],
+    [1, 2**70, -3],
+    [1.5, 2.5, -3.0],
+    [("x", 1), ("x", 2), ("y", ("z", 1))],
+    [b"\x00", b"\xff", b"a"],
+    [dt.date(2020, 1, 1), dt.date(2021, 1, 1), dt.date(1999, 12, 31)],
+    [dt.datetime(2020, 1, 1, 12, 30, 0, 5), dt.datetime(2021, 1, 1), dt.datetime(1999, 1, 1)],
+    [uuid.UUID(int=1), uuid.UUID(int=2), uuid.UUID(int=3)],
+]
+
+
+@pytest.mark.parametrize("ids", IDS, ids=lambda ids: type(ids[0]).__name__)
+def test_ids_of_any_type_come_back_as_they_went(ids, tmp_path):
+    frame = pd.DataFrame({"user": ["u", "v", "u"], "item": pd.Series(ids, dtype=object)})
+    model = gr.Popularity().fit(gr.Interactions.of(frame))
+    model.save(tmp_path / "model")
+    again = gr.load(tmp_path / "model").items
+    assert sorted(again) == sorted(ids)
+    assert [type(i) for i in again] == [type(i) for i in model.items]
+    assert again == model.items
+
+
+def test_ids_that_cannot_be_saved_are_refused_and_leave_nothing(tmp_path):
+    frame = pd.DataFrame({"user": ["u", "v"], "item": pd.Series([frozenset("a"), frozenset("b")], dtype=object)})
+    with pytest.raises(gr.errors.NotSupported, match="frozenset"):
+        gr.Popularity().fit(gr.Interactions.of(frame)).save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_arrays_are_plain_safetensors(events, tmp_path):
+    model = gr.EASE().fit(events)
+    model.save(tmp_path / "model")
+    arrays = load_file(tmp_path / "model" / "arrays.safetensors")
+    np.testing.assert_array_equal(arrays["scorer.inverse"], model.scorer.inverse.buffer)
+    np.testing.assert_array_equal(arrays["indices"], model.events.matrix.indices)
+
+
+def test_arrays_are_mapped_not_read(events, tmp_path):
+    gr.EASE().fit(events).save(tmp_path / "model")
+    buffer = gr.load(tmp_path / "model").scorer.inverse.buffer
+    while isinstance(buffer, np.ndarray) and not isinstance(buffer, np.memmap):
+        buffer = buffer.base
+    assert isinstance(buffer, np.memmap)
+
+
+def test_the_folder_holds_no_pickle(events, tmp_path):
+    gr.EASE().fit(events).save(tmp_path / "model")
+    assert sorted(p.name for p in (tmp_path / "model").iterdir()) == ["arrays.safetensors", "ids.json", "manifest.json"]
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["arrays.safetensors", "ids.json", "manifest.json"])
+@pytest.mark.parametrize("damage", [truncate, flip, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_damage_gives_one_clear_error(events, tmp_path, name, damage):
+    gr.Popularity().fit(events).save(tmp_path / "model")
+    damage(tmp_path / "model" / name)
+    with pytest.raises(gr.errors.DamagedFile, match=r"expected .* got"):
+        gr.load(tmp_path / "model")
+
+
+def test_edited_settings_are_noticed(events, tmp_path):
+    gr.EASE(l2=5).fit(events).save(tmp_path / "model")
+    path = tmp_path / "model" / "manifest.json"
+    path.write_text(path.read_text().replace("5.0", "6.0"))
+    with pytest.raises(gr.errors.DamagedFile, match="edited"):
+        gr.load(tmp_path / "model")
+
+
+def test_a_newer_format_asks_for_an_upgrade(events, tmp_path):
+    gr.Popularity().fit(events).save(tmp_path / "model")
+    path = tmp_path / "model" / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": store.FORMAT + 1}))
+    with pytest.raises(gr.errors.DamagedFile, match="Upgrade"):
+        gr.load(tmp_path / "model")
+
+
+def test_foreign_and_missing_folders(events, tmp_path):
+    with pytest.raises(gr.errors.MissingFile, match="nothing there"):
+        gr.load(tmp_path / "nowhere")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "manifest.json").write_text('["something else"]')
+    with pytest.raises(gr.errors.DamagedFile):
+        gr.load(tmp_path / "foreign")
+    gr.Gram.of(events).save(tmp_path / "gram")
+    with pytest.raises(gr.errors.DamagedFile, match="a saved gram"):
+        gr.load(tmp_path / "gram")
+
+
+def test_saving_again_replaces_the_old_model_whole(events, tmp_path):
+    gr.EASE().fit(events).save(tmp_path / "model")
+    old = gr.load(tmp_path / "model")
+    before = old.scores(events)
+    gr.Popularity().fit(events).save(tmp_path / "model")
+    assert gr.load(tmp_path / "model").recipe == gr.Popularity()
+    np.testing.assert_array_equal(old.scores(events), before)  # still mapped, still the old one
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_folder_that_is_not_ours_is_never_overwritten(events, tmp_path):
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "love.txt").write_text("dear")
+    (tmp_path / "file").write_text("dear")
+    for name in ("letters", "file"):
+        with pytest.raises(gr.errors.InvalidInput, match="something else"):
+            gr.Popularity().fit(events).save(tmp_path / name)
+    assert (tmp_path / "letters" / "love.txt").read_text() == "dear"
+
+
+def test_a_failed_save_keeps_the_old_model_and_leaves_nothing_behind(events, tmp_path, monkeypatch):
+    gr.Popularity().fit(events).save(tmp_path / "model")
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.os, "fsync", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        gr.EASE().fit(events).save(tmp_path / "model")
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    assert gr.load(tmp_path / "model").recipe == gr.Popularity()
