@@ -14,7 +14,7 @@ PATIENCE = 1.0  # seconds of silence before a bar appears
 
 def track(steps: Sequence[T], what: str) -> Iterator[T]:
     """Yield the steps one by one; steps should cost about the same, so that the time left is right."""
-    if not sys.stderr.isatty():
+    if len(steps) < 2 or not sys.stderr.isatty():
         yield from steps
         return
     columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())

@@ -59,10 +59,6 @@ class Interactions:
         columns = Columns.of(list(names_of(data)), user, item, value, min_value, time, title)
         return from_columns({name: column_of(data, name) for name in columns.needed}, columns)
 
-    def __post_init__(self) -> None:
-        if self.n_interactions == 0:
-            raise InvalidInput("at least one interaction", "none", "Check the file, the column names and min_value")
-
     def __repr__(self) -> str:
         kind = "" if self.is_binary else ", weighted"
         return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions{kind})"
@@ -153,10 +149,8 @@ class Interactions:
 
     def take(self, rows: np.ndarray) -> Interactions:
         """The users in these rows, with the same items."""
-        starts, ends = self.matrix.indptr[rows], self.matrix.indptr[np.asarray(rows) + 1]
-        times = None
-        if self.times is not None:
-            times = np.concatenate([self.times[s:e] for s, e in zip(starts, ends, strict=True)] or [self.times[:0]])
+        numbered = sp.csr_array((np.arange(self.n_interactions), self.matrix.indices, self.matrix.indptr), self.matrix.shape)
+        times = None if self.times is None else self.times[numbered[rows].data]
         return replace(self, matrix=self.matrix[rows], users=self.users.take(rows), times=times)
 
     def reindex(self, users: Index, items: Index) -> Interactions:
@@ -259,7 +253,7 @@ def from_columns(table: Mapping[str, pl.Series | list[Any]], columns: Columns) -
         named = pl.DataFrame({"column": cols, "title": pl.Series(table[columns.title])}).unique("column", keep="first")
         by_column = dict(named.drop_nulls().iter_rows())
         titles = [str(by_column.get(column, item)) for column, item in enumerate(items.tolist())]
-    return Interactions(matrix, users, items, merged["time"].to_numpy() if columns.time else None, titles)
+    return not_empty(Interactions(matrix, users, items, merged["time"].to_numpy() if columns.time else None, titles))
 
 
 def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Interactions:
@@ -276,7 +270,13 @@ def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Inter
     matrix.eliminate_zeros()
     if matrix.nnz and matrix.data.min() < 0:
         raise InvalidInput("weights above 0 in the matrix", f"{matrix.data.min()}", "Threshold it with min_value=...")
-    return Interactions(matrix, Index(range(matrix.shape[0])), Index(range(matrix.shape[1])))
+    return not_empty(Interactions(matrix, Index(range(matrix.shape[0])), Index(range(matrix.shape[1]))))
+
+
+def not_empty(events: Interactions) -> Interactions:
+    if events.n_interactions == 0:
+        raise InvalidInput("at least one interaction", "none", "Check the file, the column names and min_value")
+    return events
 
 
 def names_of(table: Any) -> Sequence[str]:
