@@ -62,7 +62,7 @@ def dlae(X, dropout, l2, columns=None):
 def edlae(X, dropout, l2, columns=None):
     """Each item is predicted where it was dropped, from what is left of the others; survivors are not rescaled.
 
-    l2 is on the scale of XᵀX, as in EASE. The second moment of the dropped-out rows is smaller by q², and so is the penalty here.
+    l2 is on the scale of XᵀX, as in EASE. The second moment of what is left is smaller by q², and so is the penalty here.
     """
     q = 1 - dropout
 
@@ -91,7 +91,7 @@ def deql_system(X, a, b, p, i):
 
 
 def deql(X, a, b, p, lam, zero_diagonal=False, columns=None):
-    """The n systems of the DEQL paper in its own parameters: Eq. 16; Eq. 17 with lam; Eq. 13 with lam and a zero diagonal if b = 0."""
+    """The DEQL paper's n systems in its parameters: Eq. 16; Eq. 17 with lam; if b = 0, Eq. 13 with lam and a zero diagonal."""
     n = X.shape[1]
 
     def column(i):
@@ -117,7 +117,7 @@ def deql_loss(X, W, a, b, p):
 
 
 def enumerated_loss(X, W, a, b, p):
-    """The same expectation (Eq. 5) by walking through all 2ⁿ ways to drop items of a row; weight a where dropped, b where kept."""
+    """The same expectation (Eq. 5) by walking through all 2ⁿ ways to drop items of a row: weight a if dropped, b if kept."""
     loss = 0.0
     for mask in itertools.product([0.0, 1.0], repeat=X.shape[1]):
         kept = np.array(mask)
@@ -132,5 +132,5 @@ def top_k(scores, seen, k):
     lists = []
     for user in range(scores.shape[0]):
         left = [item for item in range(scores.shape[1]) if not seen[user, item]]
-        lists.append(sorted(left, key=lambda item: -scores[user, item])[:k])  # noqa: B023 (used at once)
+        lists.append(sorted(left, key=scores[user].__getitem__, reverse=True)[:k])
     return lists

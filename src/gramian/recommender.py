@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from gramian import store
 from gramian.data.ids import Index
 from gramian.data.interactions import Interactions
+from gramian.data.tables import series
 from gramian.errors import InvalidInput, UnknownId
 from gramian.linalg.memory import require
 from gramian.linalg.topk import Best
@@ -71,14 +72,15 @@ class Recommendations:
     def frame(self) -> pl.DataFrame:
         """One row for each recommendation: user (or history number), rank, item, title where known, score."""
         keys = range(len(self)) if self.users is None else self.users
-        columns: dict[str, list[Any]] = {
+        columns = {
             "history" if self.users is None else "user": [key for key, row in zip(keys, self.items, strict=True) for _ in row],
             "rank": [rank for row in self.items for rank in range(1, len(row) + 1)],
             "item": [item for row in self.items for item in row],
         }
         if self.titles is not None:
             columns["title"] = [title for row in self.titles for title in row]
-        return pl.DataFrame(columns | {"score": [score for row in self.scores for score in row]}, strict=False)
+        columns["score"] = [score for row in self.scores for score in row]
+        return pl.DataFrame([series(name, values) for name, values in columns.items()])
 
 
 class Explanation(Mapping[Any, float]):

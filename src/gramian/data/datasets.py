@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files as package_files
 from pathlib import Path
+from typing import TypeVar
 
 import polars as pl
 
 from gramian.data.interactions import Interactions
 from gramian.errors import DamagedFile, InvalidInput, MissingFile, UnknownId
 
+T = TypeVar("T")
 BUNDLED = "movielens"
 FOLDER = "GRAMIAN_DATA"  # the environment variable that names the data folder
 
@@ -134,7 +137,8 @@ def load(name: str, *, min_value: float | None = None, weights: bool = False) ->
         min_value=None if min_value is None or dataset.value is None else (dataset.value, min_value),
         time=dataset.time,
     )
-    return events.with_titles(_titles(folder)) if (folder / "items.parquet").exists() else events
+    items = folder / "items.parquet"
+    return events.with_titles(_parsed(items, _titles)) if items.exists() else events
 
 
 def load_published(name: str) -> tuple[Interactions, Interactions]:
@@ -187,19 +191,39 @@ def _table(folder: Path, stem: str, checksum: str) -> pl.DataFrame:
         found = sha256(parquet.read_bytes()).hexdigest()
         if not found.startswith(checksum):
             raise DamagedFile(f"{parquet} with sha256 {checksum}…", f"{found[:16]}…", "Get the file again")
-        return pl.read_parquet(parquet)
-    if lists.exists():  # LightGCN: a line per user, the user first, then the items
-        lines = [[int(word) for word in line.split()] for line in lists.read_text().splitlines()]
-        pairs = [(line[0], item) for line in lines if line for item in line[1:]]
-        return pl.DataFrame(pairs, schema={"user_id": pl.Int32, "item_id": pl.Int32}, orient="row")
-    if csv.exists():  # MovieLens since 2013
-        return pl.read_csv(csv).rename({"userId": "user_id", "movieId": "item_id"})
-    if dat.exists():  # MovieLens 1M: user::item::rating::timestamp
-        rows = [[int(word) for word in line.split("::")] for line in dat.read_text().splitlines()]
-        return pl.DataFrame(rows, schema=["user_id", "item_id", "rating", "timestamp"], orient="row")
+        return _parsed(parquet, pl.read_parquet)
+    for path, parse in ((lists, _lists), (csv, _csv), (dat, _dat)):
+        if path.exists():
+            return _parsed(path, parse)
     raise MissingFile(f"{stem}.parquet, .txt, .csv or .dat in {folder}", "none of them", "Put the published file there")
 
 
-def _titles(folder: Path) -> dict[int, str]:
-    items = pl.read_parquet(folder / "items.parquet")
+def _parsed(path: Path, parse: Callable[[Path], T]) -> T:
+    try:
+        return parse(path)
+    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DamagedFile(f"{path} as its publisher ships it", reason, "Get the file again") from None
+
+
+def _lists(path: Path) -> pl.DataFrame:
+    """LightGCN's form: a line per user, the user first, then the items."""
+    lines = [[int(word) for word in line.split()] for line in path.read_text().splitlines()]
+    pairs = [(line[0], item) for line in lines if line for item in line[1:]]
+    return pl.DataFrame(pairs, schema={"user_id": pl.Int32, "item_id": pl.Int32}, orient="row")
+
+
+def _csv(path: Path) -> pl.DataFrame:
+    """MovieLens since 2013."""
+    return pl.read_csv(path).rename({"userId": "user_id", "movieId": "item_id"})
+
+
+def _dat(path: Path) -> pl.DataFrame:
+    """MovieLens 1M: user::item::rating::timestamp."""
+    rows = [[int(word) for word in line.split("::")] for line in path.read_text().splitlines()]
+    return pl.DataFrame(rows, schema=["user_id", "item_id", "rating", "timestamp"], orient="row")
+
+
+def _titles(path: Path) -> dict[int, str]:
+    items = pl.read_parquet(path)
     return dict(zip(items["item_id"], items["title"], strict=True))

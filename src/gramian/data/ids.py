@@ -11,8 +11,6 @@ import polars as pl
 
 from gramian.errors import InvalidInput
 
-INTEGER = r"^(0|-?[1-9][0-9]{0,17})$"  # integers that survive a round trip through text
-
 
 class Index:
     """Distinct ids of one type, in order; position i belongs to row or column i."""
@@ -72,7 +70,7 @@ def as_array(values: list[Any]) -> np.ndarray:
 
 
 def check_one_type(values: list[Any], column: str) -> None:
-    missing = next((row for row, v in enumerate(values) if v is None or v != v), None)
+    missing = next((row for row, v in enumerate(values) if v is None or (isinstance(v, float) and v != v)), None)
     if missing is not None:
         raise InvalidInput(f"an id in every row of {column!r}", f"null in row {missing}", "Drop or fill such rows first")
     types = sorted({type(v).__name__ for v in values})

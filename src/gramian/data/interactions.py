@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
@@ -12,11 +12,9 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
-from gramian.data.ids import Index, factorize, factorize_objects
+from gramian.data.ids import Index, factorize
+from gramian.data.tables import Columns, columns_of, is_number, names_of, numbers, series, times, weights
 from gramian.errors import InvalidInput
-
-USER_NAMES = ("user_id", "user", "userId", "uid")  # tried in this order when no column is named
-ITEM_NAMES = ("item_id", "item", "itemId", "iid")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +54,8 @@ class Interactions:
             if user or item or value or time or title:
                 raise InvalidInput("no column names with a matrix", "a column name", "Pass a table, or drop the names")
             return from_matrix(data, min_value)
-        columns = Columns.of(list(names_of(data)), user, item, value, min_value, time, title)
-        return from_columns({name: column_of(data, name) for name in columns.needed}, columns)
+        columns = Columns.of(names_of(data), user, item, value, min_value, time, title)
+        return from_columns(columns_of(data, columns.needed), columns)
 
     def __repr__(self) -> str:
         kind = "" if self.is_binary else ", weighted"
@@ -102,8 +100,8 @@ class Interactions:
     def frame(self) -> pl.DataFrame:
         """The events as a table again: user_id, item_id, value, and time where known."""
         columns: dict[str, Any] = {
-            "user_id": self.users[self.rows],
-            "item_id": self.items[self.matrix.indices],
+            "user_id": series("user_id", self.users[self.rows]),
+            "item_id": series("item_id", self.items[self.matrix.indices]),
             "value": self.matrix.data,
         }
         return pl.DataFrame(columns | ({} if self.times is None else {"time": self.times}))
@@ -171,88 +169,31 @@ class Interactions:
         return Interactions(sp.csr_array(arrays, shape=(len(users), len(items))), users, items, times, titles)
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Which column of a table is what."""
-
-    user: str
-    item: str
-    value: str | None
-    threshold: float | None
-    time: str | None
-    title: str | None
-
-    @staticmethod
-    def of(
-        names: Sequence[str],
-        user: str | None,
-        item: str | None,
-        value: str | None,
-        min_value: tuple[str, float] | float | None,
-        time: str | None,
-        title: str | None,
-    ) -> Columns:
-        threshold = None
-        if min_value is not None:
-            if value is not None:
-                raise InvalidInput("value or min_value", "both", "Keep values as weights, or threshold them")
-            if not (isinstance(min_value, tuple) and len(min_value) == 2):
-                raise InvalidInput("min_value=(column, number)", repr(min_value), 'Pass min_value=("rating", 4)')
-            value, threshold = min_value
-        found = Columns(
-            user or next((n for n in USER_NAMES if n in names), USER_NAMES[0]),
-            item or next((n for n in ITEM_NAMES if n in names), ITEM_NAMES[0]),
-            value,
-            threshold,
-            time,
-            title,
-        )
-        missing = [name for name in found.needed if name not in names]
-        if missing:
-            raise InvalidInput(
-                f"a column named {missing[0]!r}", f"columns {', '.join(names)}", "Name yours: user=..., item=..."
-            )
-        return found
-
-    @property
-    def needed(self) -> list[str]:
-        return [name for name in (self.user, self.item, self.value, self.time, self.title) if name is not None]
-
-
-def from_columns(table: Mapping[str, pl.Series | list[Any]], columns: Columns) -> Interactions:
-    """Interactions from columns of equal length: polars series, or lists of Python objects where ids are such."""
-    keep: pl.Series | None = None
-    if columns.value is not None:
-        values = numbers(pl.Series(table[columns.value]), columns.value)
-        if columns.threshold is not None:
-            keep = values >= columns.threshold
-        elif (values <= 0).any():
-            raise InvalidInput(
-                f"weights above 0 in {columns.value!r}", repr(values.min()), f"Use min_value=({columns.value!r}, threshold)"
-            )
-    if keep is not None:
-        table = {n: c.filter(keep) if isinstance(c, pl.Series) else list(_where(c, keep)) for n, c in table.items()}
-    rows, users = _coded(table[columns.user], columns.user)
-    cols, items = _coded(table[columns.item], columns.item)
+def from_columns(table: Mapping[str, pl.Series], columns: Columns) -> Interactions:
+    """Interactions from columns of equal length."""
+    if columns.value is not None and columns.threshold is not None:
+        keep = numbers(table[columns.value]) >= columns.threshold
+        table = {name: column.filter(keep) for name, column in table.items()}
+    rows, users = factorize(table[columns.user])
+    cols, items = factorize(table[columns.item])
     events = pl.DataFrame({"row": rows, "column": cols})
     merge = []
     if columns.value is not None and columns.threshold is None:
-        events = events.with_columns(pl.Series(table[columns.value]).cast(pl.Float64).alias("value"))
+        events = events.with_columns(weights(table[columns.value]).alias("value"))
         merge.append(pl.col("value").sum())
     if columns.time is not None:
-        events = events.with_columns(time_axis(pl.Series(table[columns.time]), columns.time).alias("time"))
+        events = events.with_columns(times(table[columns.time]).alias("time"))
         merge.append(pl.col("time").max())
     merged = events.group_by("row", "column").agg(merge).sort("row", "column")
     data = merged["value"].to_numpy() if "value" in merged.columns else np.ones(len(merged))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(merged["row"].to_numpy(), minlength=len(users)))])
-    matrix = sp.csr_array(
-        (data.astype(np.float32), merged["column"].to_numpy(writable=True), indptr), shape=(len(users), len(items))
-    )
+    arrays = (data.astype(np.float32), merged["column"].to_numpy(writable=True), indptr)
+    matrix = sp.csr_array(arrays, shape=(len(users), len(items)))
     titles = None
     if columns.title is not None:
-        named = pl.DataFrame({"column": cols, "title": pl.Series(table[columns.title])}).unique("column", keep="first")
-        by_column = dict(named.drop_nulls().iter_rows())
-        titles = [str(by_column.get(column, item)) for column, item in enumerate(items.tolist())]
+        named = zip(cols.tolist(), table[columns.title].to_list(), strict=True)
+        by_column = {column: str(title) for column, title in named if title is not None}
+        titles = [by_column.get(column, str(item)) for column, item in enumerate(items.tolist())]
     return not_empty(Interactions(matrix, users, items, merged["time"].to_numpy() if columns.time else None, titles))
 
 
@@ -261,15 +202,18 @@ def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Inter
         raise InvalidInput("min_value=number with a matrix", repr(min_value), f"Pass min_value={min_value[1]}")
     if data.ndim != 2:
         raise InvalidInput("a users × items matrix", f"{data.ndim} dimensions", "Reshape it to two")
-    matrix = sp.csr_array(data, dtype=np.float32, copy=True)
-    if not np.isfinite(matrix.data).all():
-        raise InvalidInput("finite values in the matrix", "NaN or infinity", "Clean the matrix first")
+    if data.dtype.kind not in "biuf":
+        raise InvalidInput("a matrix of real numbers", f"{data.dtype}", "Convert it first")
+    if min_value is not None and not is_number(min_value):
+        raise InvalidInput("min_value=number with a matrix", repr(min_value), "Pass min_value=4, say")
+    matrix = sp.csr_array(data, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
+    numbers(pl.Series("the matrix", matrix.data))
     if min_value is not None:
-        matrix.data = (matrix.data >= min_value).astype(np.float32)
+        matrix.data = (matrix.data >= min_value).astype(np.float64)
     matrix.eliminate_zeros()
-    if matrix.nnz and matrix.data.min() < 0:
-        raise InvalidInput("weights above 0 in the matrix", f"{matrix.data.min()}", "Threshold it with min_value=...")
+    weights(pl.Series("the matrix", matrix.data))
+    matrix = matrix.astype(np.float32)
     return not_empty(Interactions(matrix, Index(range(matrix.shape[0])), Index(range(matrix.shape[1]))))
 
 
@@ -277,60 +221,3 @@ def not_empty(events: Interactions) -> Interactions:
     if events.n_interactions == 0:
         raise InvalidInput("at least one interaction", "none", "Check the file, the column names and min_value")
     return events
-
-
-def names_of(table: Any) -> Sequence[str]:
-    if isinstance(table, pl.LazyFrame):
-        return table.collect_schema().names()
-    if hasattr(table, "columns") and not hasattr(table, "column_names"):
-        return [str(name) for name in table.columns]
-    if hasattr(table, "column_names"):
-        return list(table.column_names)
-    raise InvalidInput("a polars, pandas or arrow table, or a scipy or numpy matrix", type(table).__name__, "Convert it first")
-
-
-def column_of(table: Any, name: str) -> pl.Series | list[Any]:
-    """One column as a polars series, or as a list where it holds Python objects."""
-    if isinstance(table, pl.LazyFrame):
-        return table.select(name).collect().to_series()
-    if isinstance(table, pl.DataFrame):
-        column = table[name]
-        return column.to_list() if column.dtype == pl.Object else column
-    if hasattr(table, "column_names"):  # arrow
-        return pl.Series(name, pl.DataFrame(table.select([name])).to_series())
-    values = table[name]  # pandas
-    if values.isna().any():
-        row = int(values.isna().to_numpy().argmax())
-        raise InvalidInput(f"a value in every row of {name!r}", f"null in row {row}", "Drop or fill such rows first")
-    array = values.to_numpy()
-    if array.dtype == object:
-        objects = array.tolist()
-        return pl.Series(name, objects) if all(type(v) is str for v in objects) else objects
-    return pl.Series(name, array)
-
-
-def _coded(column: pl.Series | list[Any], name: str) -> tuple[np.ndarray, Index]:
-    return factorize(column) if isinstance(column, pl.Series) else factorize_objects(column, name)
-
-
-def _where(values: list[Any], keep: pl.Series) -> list[Any]:
-    return [value for value, kept in zip(values, keep, strict=True) if kept]
-
-
-def numbers(column: pl.Series, name: str) -> pl.Series:
-    if not column.dtype.is_numeric():
-        raise InvalidInput(f"numbers in {name!r}", f"{column.dtype}", "Name a numeric column")
-    bad = column.is_null() | ~column.cast(pl.Float64).is_finite().fill_null(False)
-    if bad.any():
-        row = bad.arg_max()
-        raise InvalidInput(f"finite numbers in {name!r}", f"{column[row or 0]} in row {row}", "Drop or fill such rows first")
-    return column
-
-
-def time_axis(column: pl.Series, name: str) -> pl.Series:
-    """Times as integers, floats or datetimes in microseconds: anything with an order."""
-    if column.null_count():
-        raise InvalidInput(f"a time in every row of {name!r}", f"{column.null_count()} nulls", "Drop or fill such rows first")
-    if column.dtype.is_temporal() and column.dtype != pl.Time:
-        return column.cast(pl.Datetime("us"))
-    return numbers(column, name)

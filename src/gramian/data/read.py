@@ -8,11 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
-from gramian.data.ids import INTEGER
-from gramian.data.interactions import Columns, Interactions, from_columns
+from gramian.data.interactions import Interactions, from_columns
+from gramian.data.tables import Columns
 from gramian.errors import InvalidInput, MissingFile
-
-Scan = Callable[[list[Path], list[str]], pl.LazyFrame]
 
 
 def read(
@@ -30,33 +28,30 @@ def read(
     In text files an id column of plain integers gives integer ids, any other column gives its text unchanged.
     """
     paths = files(path)
-    scan = FORMATS[kind(paths[0])]
+    suffix = kind(paths[0])
     try:
-        names = scan(paths, []).collect_schema().names()
-        columns = Columns.of(names, user, item, value, min_value, time, title)
-        events = scan(paths, [columns.user, columns.item]).select(list(dict.fromkeys(columns.needed)))
-        if columns.value is not None and columns.threshold is not None and events.collect_schema()[columns.value].is_numeric():
-            rating = pl.col(columns.value)  # null, NaN and infinite values pass here, to be reported below
-            events = events.filter((rating >= columns.threshold) | rating.is_null() | ~rating.is_finite())
-        frame = events.collect()
+        scan = FORMATS[suffix](paths)
+        columns = Columns.of(scan.collect_schema().names(), user, item, value, min_value, time, title)
+        if suffix == ".jsonl":
+            _refuse_mixed_ids(paths, scan, columns)
+        frame = _wanted(scan, columns).collect()
     except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InvalidInput(f"a readable {kind(paths[0])} file at {path}", reason, "Repair or drop the broken lines") from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise InvalidInput(f"a readable {suffix} file at {path}", reason, "Repair or drop the broken lines") from None
     table = {name: frame[name] for name in frame.columns}
-    if scan in (FORMATS[".csv"], FORMATS[".tsv"]):
-        table |= {name: _as_integers(frame[name]) for name in (columns.user, columns.item)}
-    return from_columns(table, columns)
+    return from_columns(_typed(table, columns) if suffix in TEXT else table, columns)
 
 
 def files(path: str | Path) -> list[Path]:
-    """The data files behind a path, a glob or a folder, all of one format."""
-    if has_magic(str(path)):
-        found = sorted(Path(p) for p in glob(str(path), recursive=True) if Path(p).is_file())
-    elif Path(path).is_dir():
-        inside = sorted(p for p in Path(path).rglob("*") if p.is_file())
-        found = [p for p in inside if not p.name.startswith((".", "_"))]
+    """The data files behind a path, a glob or a folder, all of one format; hidden files and folders are left out."""
+    root = Path(path)
+    if root.is_dir():
+        inside = sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file())
+        found = [root / p for p in inside if not any(part.startswith((".", "_")) for part in p.parts)]
+    elif root.exists():
+        found = [root]
     else:
-        found = [Path(path)] if Path(path).exists() else []
+        found = sorted(Path(p) for p in glob(str(path), recursive=True) if Path(p).is_file()) if has_magic(str(path)) else []
     if not found:
         raise MissingFile(f"a file at {path}", "nothing there", "Check the path; a folder or a glob works too")
     kinds = sorted({kind(p) for p in found})
@@ -66,30 +61,75 @@ def files(path: str | Path) -> list[Path]:
 
 
 def kind(path: Path) -> str:
+    """The format, by the file's ending."""
     suffixes = [s.lower() for s in path.suffixes if s.lower() not in (".gz", ".zst")]
-    name = {".pq": ".parquet", ".ndjson": ".jsonl", ".tab": ".tsv"}.get(suffixes[-1], suffixes[-1]) if suffixes else ""
+    last = suffixes[-1] if suffixes else ""
+    name = {".pq": ".parquet", ".ndjson": ".jsonl", ".tab": ".tsv"}.get(last, last)
     if name not in FORMATS:
         raise InvalidInput(f"one of {', '.join(FORMATS)}", path.name, "Rename or convert the file")
     return name
 
 
-def _text(separator: str) -> Scan:
-    # ids as text: '007' must not become 7, and a word far down must not fail a column guessed to be integers
-    def scan(paths: list[Path], ids: list[str]) -> pl.LazyFrame:
-        return pl.scan_csv(
-            paths, separator=separator, schema_overrides=dict.fromkeys(ids, pl.String), infer_schema_length=10_000
-        )
-
-    return scan
-
-
-FORMATS: dict[str, Scan] = {
-    ".csv": _text(","),
-    ".tsv": _text("\t"),
-    ".parquet": lambda paths, ids: pl.scan_parquet(paths),
-    ".jsonl": lambda paths, ids: pl.scan_ndjson(paths, infer_schema_length=10_000),
+# Text is read as text and typed afterwards, as a whole: '007' must not become 7, nor may a word or a fraction
+# far down a file fail a column that began with integers.
+FORMATS: dict[str, Callable[[list[Path]], pl.LazyFrame]] = {
+    ".csv": lambda paths: pl.scan_csv(paths, infer_schema=False, glob=False),
+    ".tsv": lambda paths: pl.scan_csv(paths, infer_schema=False, glob=False, separator="\t"),
+    ".parquet": lambda paths: pl.scan_parquet(paths, glob=False),
+    ".jsonl": lambda paths: pl.scan_ndjson(paths, infer_schema_length=None),
 }
+TEXT = (".csv", ".tsv")
 
 
-def _as_integers(column: pl.Series) -> pl.Series:
-    return column.cast(pl.Int64) if column.null_count() == 0 and column.str.contains(INTEGER).all() else column
+def _refuse_mixed_ids(paths: list[Path], scan: pl.LazyFrame, columns: Columns) -> None:
+    """Polars reads a JSON column of numbers and words as words, which would make one id of 1 and "1"."""
+    for name in (columns.user, columns.item):
+        if scan.collect_schema()[name] == pl.String:
+            as_numbers = pl.scan_ndjson(paths, schema_overrides={name: pl.Float64}, ignore_errors=True)
+            if as_numbers.select(pl.col(name).count()).collect().item():
+                raise InvalidInput(f"ids of one type in {name!r}", "numbers and words", "Write them all as text")
+
+
+def _wanted(scan: pl.LazyFrame, columns: Columns) -> pl.LazyFrame:
+    """Only the named columns, and only the rows at or above the threshold; a value that is no number stays, to be reported."""
+    events = scan.select(list(dict.fromkeys(columns.needed)))
+    if columns.value is None or columns.threshold is None:
+        return events
+    value = pl.col(columns.value)
+    if events.collect_schema()[columns.value] == pl.String:
+        value = value.cast(pl.Float64, strict=False)
+    elif not events.collect_schema()[columns.value].is_numeric():
+        return events
+    return events.filter((value >= columns.threshold) | value.is_null() | ~value.is_finite())
+
+
+def _typed(table: dict[str, pl.Series], columns: Columns) -> dict[str, pl.Series]:
+    typed = {name: _integers(table[name]) for name in (columns.user, columns.item)}
+    if columns.value is not None:
+        typed[columns.value] = _floats(table[columns.value])
+    if columns.time is not None:
+        typed[columns.time] = _moments(table[columns.time])
+    return table | typed
+
+
+def _integers(column: pl.Series) -> pl.Series:
+    """Integers where all of the text is the text of integers."""
+    numbers = column.cast(pl.Int64, strict=False)
+    return numbers if numbers.cast(pl.String).eq_missing(column).all() else column
+
+
+def _floats(column: pl.Series) -> pl.Series:
+    """Numbers where all of the text is numbers."""
+    numbers = column.cast(pl.Float64, strict=False)
+    return numbers if numbers.null_count() == column.null_count() else column
+
+
+def _moments(column: pl.Series) -> pl.Series:
+    """Integers, numbers, or dates and times."""
+    for parse in (_integers, _floats):
+        if (numbers := parse(column)).dtype != pl.String:
+            return numbers
+    try:
+        return column.str.to_datetime(time_unit="us")
+    except pl.exceptions.PolarsError:
+        return column

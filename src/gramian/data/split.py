@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -11,6 +12,7 @@ import numpy as np
 
 from gramian.data import datasets
 from gramian.data.interactions import Interactions
+from gramian.data.tables import is_number
 from gramian.errors import InvalidInput
 
 
@@ -124,8 +126,11 @@ def published(train: Interactions | str, test: Interactions | None = None) -> Sp
 
 def hashed(seed: int, rows: np.ndarray, columns: np.ndarray | int) -> np.ndarray:
     """A well-mixed 64-bit number for each (seed, row, column): the finalizer of splitmix64."""
-    x = np.asarray(rows, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    x ^= np.asarray(columns, dtype=np.uint64) * np.uint64(0xD1342543DE82EF95) + np.uint64(seed) * np.uint64(0x2545F4914F6CDD1D)
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InvalidInput("a seed of at least 0", repr(seed), "Pass seed=0")
+    start = np.uint64(int(seed) * 0x2545F4914F6CDD1D % 2**64)
+    x = np.atleast_1d(rows).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    x ^= np.atleast_1d(columns).astype(np.uint64) * np.uint64(0xD1342543DE82EF95) + start
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
     mixed: np.ndarray = x ^ (x >> np.uint64(31))
@@ -176,7 +181,7 @@ def _share(name: str, value: float) -> None:
 
 
 def _count(name: str, value: int | float, total: int) -> int:
-    if value < 0:
+    if not is_number(value) or value < 0:
         raise InvalidInput(f"{name} of at least 0", f"{value}", "Pass a number of users or a share")
     return int(value * total) if isinstance(value, float) and value < 1 else int(value)
 
@@ -188,9 +193,13 @@ def _times(events: Interactions) -> np.ndarray:
 
 
 def _moment(moment: Any, times: np.ndarray) -> Any:
+    """A moment that can be compared with the times."""
     try:
-        return np.asarray(moment).astype(times.dtype)[()]
+        if times.dtype.kind != "M" and is_number(moment):
+            return moment
+        if times.dtype.kind == "M" and not is_number(moment):
+            aware = isinstance(moment, dt.datetime) and moment.tzinfo is not None
+            return np.datetime64(moment.astimezone(dt.UTC).replace(tzinfo=None) if aware else moment).astype(times.dtype)
     except (TypeError, ValueError):
-        raise InvalidInput(
-            f"a moment comparable with {times.dtype}", repr(moment), "Give it in the unit of the times"
-        ) from None
+        pass
+    raise InvalidInput(f"a moment comparable with {times.dtype}", repr(moment), "Give it as the times are given")
