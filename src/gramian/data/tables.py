@@ -65,7 +65,11 @@ class Columns:
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool) and isfinite(value)
+    """Whether a value is a finite number that a float can hold."""
+    try:
+        return isinstance(value, int | float | np.number) and not isinstance(value, bool) and isfinite(value)
+    except OverflowError:
+        return False
 
 
 def names_of(table: Any) -> list[str]:

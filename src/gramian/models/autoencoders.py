@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from gramian.data.tables import is_number
 from gramian.errors import InvalidInput
 from gramian.linalg.gram import Gram
 from gramian.linalg.inverse import invert
@@ -128,8 +129,9 @@ class DEQL(Denoising):
     @staticmethod
     def from_paper(a: float, b: float, p: float, lam: float, zero_diagonal: bool = False) -> DEQL:
         """The recipe for the paper's emphasis a on hidden and b on kept interactions, dropout p and penalty λ."""
-        if not a > 0:
-            raise InvalidInput("a above 0", f"{a}", "Pass a=1; only b/a and λ/a² matter")
+        DEQL(dropout=p, kept_weight=b, l2=lam)  # checks their ranges
+        if not (is_number(a) and a > 0):
+            raise InvalidInput("a above 0", repr(a), "Pass a=1; only b/a and λ/a² matter")
         c = p * a**2 + (1 - p) * b**2
         if c == 0:
             raise InvalidInput("dropout p or emphasis b above 0", "both 0", "With neither there is nothing to rebuild")

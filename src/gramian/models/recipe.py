@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gramian.data.interactions import Interactions
+from gramian.data.tables import is_number
 from gramian.errors import Inaccurate, InvalidInput, PrecisionWarning
 from gramian.linalg.gram import Gram
 from gramian.linalg.inverse import workspace
@@ -34,8 +35,7 @@ class Recipe(ABC):
             if isinstance(f.default, bool):
                 fine, wanted = isinstance(value, bool), "True or False"
             else:
-                is_number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-                fine = is_number and low <= value < high
+                fine = is_number(value) and low <= value < high
                 wanted = f"a number of at least {low:g}" + (f" and below {high:g}" if high < inf else "")
             if not fine:
                 name = type(self).__name__
