@@ -250,6 +250,13 @@ def test_dates_and_zoned_datetimes_are_moments():
 
 
 @pytest.mark.parametrize("make", TABLES)
+def test_zoned_datetimes_are_moments_in_every_table(make):
+    noon = datetime(2020, 1, 1, 12, tzinfo=UTC)
+    events = Interactions.of(make({"user": ["a", "b"], "item": [1, 1], "at": [noon, noon + timedelta(hours=1)]}), time="at")
+    assert events.times.tolist() == [datetime(2020, 1, 1, 12), datetime(2020, 1, 1, 13)]
+
+
+@pytest.mark.parametrize("make", TABLES)
 def test_titles_follow_the_items(make):
     table = make({"user": [1, 2, 3], "item": ["z", "a", "z"], "name": ["Zulu", "Alien", "Zulu"]})
     events = Interactions.of(table, title="name")
@@ -496,6 +503,7 @@ BAD_TABLES = {
     "negative weight": (table(x=[1, -1]), VALUES),
     "zero weight": (table(x=[1, 0]), VALUES),
     "weight beyond float32": (table(x=[1.0, 1e300]), VALUES),
+    "weights whose sum is beyond float32": (pl.DataFrame({"user": [1, 1], "item": [1, 1], "x": [3e38, 3e38]}), VALUES),
     "weight that float32 rounds to zero": (table(x=[1.0, 1e-300]), VALUES),
     "text weight": (table(x=["much", "little"]), VALUES),
     "number and word as weights": (pd.DataFrame({"user": [1, 2], "item": [1, 2], "x": [1, "much"]}), VALUES),
@@ -568,8 +576,8 @@ def test_what_is_no_table_or_matrix_is_refused(data, refused):
         Interactions.of(data)
 
 
-def test_the_complaint_names_the_row_the_column_and_the_columns_there_are(refused):
-    with refused(mentioning="null in row 1"):
+def test_the_complaint_names_the_column_and_the_columns_there_are(refused):
+    with refused(mentioning="1 nulls"):
         Interactions.of(table(user=["a", None]))
     with refused(mentioning="'rating'"):
         Interactions.of(table(rating=[1, None]), value="rating")
@@ -604,3 +612,8 @@ def test_an_index_finds_its_ids_and_extends_by_new_ones():
     assert index.positions(["a", "x", "b"]).tolist() == [1, -1, 0]
     assert index.union(Index(["c", "a"])).tolist() == ["b", "a", "c"]
     assert index.union(Index(["a"])) is index
+
+
+def test_masked_entries_of_a_matrix_are_no_interactions():
+    matrix = np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], mask=[[True, False], [False, False]])
+    assert Interactions.of(matrix).matrix.toarray().tolist() == [[0, 2], [3, 4]]

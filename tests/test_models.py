@@ -7,9 +7,9 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from tests import naive
 
 import gramian as gr
+import naive
 
 RECIPES = [
     gr.EASE(l2=3.0),
@@ -352,7 +352,7 @@ def test_fitting_twice_gives_the_same_bits(recipe, dtype):
 def test_one_gram_serves_every_recipe_and_stays_as_it_was(dtype):
     X = large(200, 600)
     gram = gr.Gram.of(gr.Interactions.of(X), dtype)
-    for recipe in [*RECIPES, *RECIPES]:
+    for recipe in [*RECIPES, RECIPES[0]]:
         assert np.array_equal(recipe.fit_gram(gram).weights(), weights(recipe, X, dtype))
 
 

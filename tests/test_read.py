@@ -3,7 +3,7 @@
 import gzip
 import json
 import tempfile
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 
 import numpy as np
@@ -285,6 +285,22 @@ def test_weights_times_and_titles_are_read(suffix, write):
     assert events.titles == ["Alien", "Brazil", "Casino, the film"]
 
 
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("2020-01-02", datetime(2020, 1, 2)),
+        ("2020-01-02 03:04:05", datetime(2020, 1, 2, 3, 4, 5)),
+        ("2020-01-02T03:04:05.678", datetime(2020, 1, 2, 3, 4, 5, 678000)),
+        ("2020-01-02T03:04:05Z", datetime(2020, 1, 2, 3, 4, 5)),
+        ("2020-01-02T03:04:05+02:00", datetime(2020, 1, 2, 1, 4, 5)),
+        ("1577934245", 1577934245),
+        ("1577934245.5", 1577934245.5),
+    ],
+)
+def test_times_in_text_may_be_numbers_or_iso_dates(written, read, write):
+    assert gr.read(write(f"user,item,time\n1,2,{written}\n"), time="time").times.tolist() == [read]
+
+
 def test_columns_are_guessed_or_named_as_in_interactions_of(write):
     assert ids(gr.read(write("userId,itemId,who,what\n1,2,3,4\n"))) == ([1], [2])
     assert ids(gr.read(write("userId,itemId,who,what\n1,2,3,4\n"), user="who", item="what")) == ([3], [4])
@@ -401,3 +417,16 @@ def test_files_of_different_columns_are_refused(write, tmp_path, refused):
 def test_the_complaint_names_the_file(write, refused):
     with refused(mentioning="events.csv"):
         gr.read(write("user,item\n1,2\n3,4,5\n"))
+
+
+@pytest.mark.parametrize("blank", ["", "\n", "\n\n\n"])
+def test_blank_lines_are_no_events(blank, write):
+    assert ids(gr.read(write(f"user,item\n1,2\n{blank}3,4\n{blank}"))) == ([1, 3], [2, 4])
+
+
+def test_written_times_are_read_in_every_text_format(write):
+    lines = '{"user": 1, "item": 2, "at": "2020-01-01T10:00:00"}\n{"user": 1, "item": 3, "at": "2020-01-01T09:00:00"}\n'
+    table = "user,item,at\n1,2,2020-01-01T10:00:00\n1,3,2020-01-01T09:00:00\n"
+    from_json, from_csv = gr.read(write(lines, ".jsonl"), time="at"), gr.read(write(table), time="at")
+    assert from_json.times.tolist() == from_csv.times.tolist()
+    assert from_csv.times[0] - from_csv.times[1] == np.timedelta64(1, "h")

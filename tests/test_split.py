@@ -400,6 +400,12 @@ def test_users_of_a_single_item_cannot_be_divided(split, refused):
         getattr(gr.split, split)(gr.Interactions.of(table, time="time"))
 
 
+@pytest.mark.parametrize("split", ["strong", "weak", "leave_last", "temporal"])
+def test_nothing_cannot_be_divided(split, events, refused):
+    with refused():
+        getattr(gr.split, split)(events.keep(np.zeros(events.n_interactions, dtype=bool)))
+
+
 def test_published_wants_both_parts_of_ids_of_one_type_and_known_users(events, refused):
     with refused(mentioning="train only"):
         gr.split.published(events)
@@ -414,3 +420,9 @@ def test_published_wants_a_known_name_of_a_set_with_both_parts(refused):
         gr.split.published("no such set")
     with refused(mentioning="gowalla"):
         gr.split.published("movielens")
+
+
+@pytest.mark.parametrize("split", [gr.split.strong, gr.split.weak, gr.split.leave_last, gr.split.temporal])
+def test_a_table_must_be_wrapped_first(split, refused):
+    with refused(mentioning="DataFrame"):
+        split(pl.DataFrame({"user": [1], "item": [2]}))

@@ -72,7 +72,7 @@ def as_array(values: list[Any]) -> np.ndarray:
 def check_one_type(values: list[Any], column: str) -> None:
     missing = next((row for row, v in enumerate(values) if v is None or (isinstance(v, float) and v != v)), None)
     if missing is not None:
-        raise InvalidInput(f"an id in every row of {column!r}", f"null in row {missing}", "Drop or fill such rows first")
+        raise InvalidInput(f"an id in every row of {column!r}", "a null", "Drop or fill such rows first")
     types = sorted({type(v).__name__ for v in values})
     if len(types) > 1:
         raise InvalidInput(f"ids of one type in {column!r}", " and ".join(types), "Cast the column to one type, such as str")
@@ -84,9 +84,7 @@ def factorize(column: pl.Series) -> tuple[np.ndarray, Index]:
         return factorize_objects(column.to_list(), column.name)
     bad = column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
     if bad.any():
-        raise InvalidInput(
-            f"an id in every row of {column.name!r}", f"null in row {bad.arg_max()}", "Drop or fill such rows first"
-        )
+        raise InvalidInput(f"an id in every row of {column.name!r}", f"{bad.sum()} nulls", "Drop or fill such rows first")
     if column.dtype in (pl.Categorical, pl.Enum):
         column = column.cast(pl.String)
     distinct = column.unique().sort()

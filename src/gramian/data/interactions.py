@@ -185,7 +185,7 @@ def from_columns(table: Mapping[str, pl.Series], columns: Columns) -> Interactio
         events = events.with_columns(times(table[columns.time]).alias("time"))
         merge.append(pl.col("time").max())
     merged = events.group_by("row", "column").agg(merge).sort("row", "column")
-    data = merged["value"].to_numpy() if "value" in merged.columns else np.ones(len(merged))
+    data = weights(merged["value"]).to_numpy() if "value" in merged.columns else np.ones(len(merged))
     indptr = np.concatenate([[0], np.cumsum(np.bincount(merged["row"].to_numpy(), minlength=len(users)))])
     arrays = (data.astype(np.float32), merged["column"].to_numpy(writable=True), indptr)
     matrix = sp.csr_array(arrays, shape=(len(users), len(items)))
@@ -202,6 +202,7 @@ def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Inter
         raise InvalidInput("min_value=number with a matrix", repr(min_value), f"Pass min_value={min_value[1]}")
     if data.ndim != 2:
         raise InvalidInput("a users × items matrix", f"{data.ndim} dimensions", "Reshape it to two")
+    data = data.filled(0) if isinstance(data, np.ma.MaskedArray) else data
     if data.dtype.kind not in "biuf":
         raise InvalidInput("a matrix of real numbers", f"{data.dtype}", "Convert it first")
     if min_value is not None and not is_number(min_value):

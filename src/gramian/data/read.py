@@ -44,6 +44,8 @@ def read(
 
 def files(path: str | Path) -> list[Path]:
     """The data files behind a path, a glob or a folder, all of one format; hidden files and folders are left out."""
+    if not isinstance(path, str | Path) or not str(path):
+        raise InvalidInput("a path", repr(path), "Pass a file, a glob or a folder")
     root = Path(path)
     if root.is_dir():
         inside = sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file())
@@ -93,6 +95,7 @@ def _refuse_mixed_ids(paths: list[Path], scan: pl.LazyFrame, columns: Columns) -
 def _wanted(scan: pl.LazyFrame, columns: Columns) -> pl.LazyFrame:
     """Only the named columns, and only the rows at or above the threshold; a value that is no number stays, to be reported."""
     events = scan.select(list(dict.fromkeys(columns.needed)))
+    events = events.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
     if columns.value is None or columns.threshold is None:
         return events
     value = pl.col(columns.value)
@@ -108,7 +111,8 @@ def _typed(table: dict[str, pl.Series], columns: Columns) -> dict[str, pl.Series
     if columns.value is not None:
         typed[columns.value] = _floats(table[columns.value])
     if columns.time is not None:
-        typed[columns.time] = _moments(table[columns.time])
+        whole = _integers(table[columns.time])
+        typed[columns.time] = _floats(whole) if whole.dtype == pl.String else whole
     return table | typed
 
 
@@ -122,14 +126,3 @@ def _floats(column: pl.Series) -> pl.Series:
     """Numbers where all of the text is numbers."""
     numbers = column.cast(pl.Float64, strict=False)
     return numbers if numbers.null_count() == column.null_count() else column
-
-
-def _moments(column: pl.Series) -> pl.Series:
-    """Integers, numbers, or dates and times."""
-    for parse in (_integers, _floats):
-        if (numbers := parse(column)).dtype != pl.String:
-            return numbers
-    try:
-        return column.str.to_datetime(time_unit="us")
-    except pl.exceptions.PolarsError:
-        return column

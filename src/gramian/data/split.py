@@ -51,7 +51,7 @@ def strong(
 
     At least one item of each is a target; users with a single item stay in train. Numbers below 1 are shares of all users.
     """
-    divisible = np.flatnonzero(np.diff(events.matrix.indptr) >= 2)
+    divisible = np.flatnonzero(np.diff(_some(events).matrix.indptr) >= 2)
     n_validation = _count("validation_users", validation_users, events.n_users)
     n_test = _count("test_users", test_users, events.n_users)
     if n_test < 1 or n_validation + n_test >= events.n_users or n_validation + n_test > len(divisible):
@@ -79,14 +79,14 @@ def weak(events: Interactions, *, validation: float = 0.1, test: float = 0.1, se
 
     At least one of each, first for test, where a user has enough; one item always stays in train.
     """
-    place = _place(events, hashed(seed, events.rows, events.matrix.indices + 1))
+    place = _place(_some(events), hashed(seed, events.rows, events.matrix.indices + 1))
     return _by_place(events, place, _at_least_one(validation, events) if validation else 0, _at_least_one(test, events))
 
 
 def leave_last(events: Interactions, *, k: int = 1, validation: bool = True) -> Split:
     """The last k items of every user are the test, the k before them the validation. At least one item stays in train."""
-    if k < 1:
-        raise InvalidInput("k of at least 1", f"{k}", "Pass k=1")
+    if not isinstance(k, int | np.integer) or k < 1:
+        raise InvalidInput("k of at least 1", repr(k), "Pass k=1")
     times = _times(events)
     place = _place(events, -np.unique(times, return_inverse=True)[1])
     return _by_place(events, place, k if validation else 0, k)
@@ -176,8 +176,8 @@ def _at_least_one(share: float, events: Interactions) -> np.ndarray:
 
 
 def _share(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise InvalidInput(f"{name} between 0 and 1", f"{value}", "Pass 0.1, say")
+    if not (is_number(value) and 0 < value < 1):
+        raise InvalidInput(f"{name} between 0 and 1", repr(value), "Pass 0.1, say")
 
 
 def _count(name: str, value: int | float, total: int) -> int:
@@ -187,9 +187,16 @@ def _count(name: str, value: int | float, total: int) -> int:
 
 
 def _times(events: Interactions) -> np.ndarray:
-    if events.times is None:
+    if _some(events).times is None:
         raise InvalidInput("interactions with times", "none", 'Read them with time="timestamp"')
-    return events.times
+    return np.asarray(events.times)
+
+
+def _some(events: Interactions) -> Interactions:
+    if not isinstance(events, Interactions) or events.n_interactions == 0:
+        got = "none" if isinstance(events, Interactions) else type(events).__name__
+        raise InvalidInput("Interactions to divide", got, "Wrap your data: gr.Interactions.of(...)")
+    return events
 
 
 def _moment(moment: Any, times: np.ndarray) -> Any:

@@ -118,12 +118,12 @@ def series(name: str, values: list[Any]) -> pl.Series:
 
 def numbers(column: pl.Series) -> pl.Series:
     """The column, if every value in it is a finite number."""
-    name, do = column.name, "Drop or fill such rows first"
+    column = _inferred(column)
     if not column.dtype.is_numeric():
-        raise InvalidInput(f"numbers in {name!r}", f"{column.dtype}", "Name a numeric column")
+        raise InvalidInput(f"numbers in {column.name!r}", f"{column.dtype}", "Name a numeric column")
     bad = column.is_null() | ~column.cast(pl.Float64).is_finite().fill_null(False)
     if bad.any():
-        raise InvalidInput(f"finite numbers in {name!r}", f"{column.filter(bad)[0]} in row {bad.arg_max()}", do)
+        raise InvalidInput(f"finite numbers in {column.name!r}", f"{column.filter(bad)[0]}", "Drop or fill such rows first")
     return column
 
 
@@ -134,16 +134,30 @@ def weights(column: pl.Series) -> pl.Series:
     bad = (column < tiny) | (column > huge)
     if bad.any():
         do = f"Rescale them, or use min_value=({column.name!r}, threshold)"
-        raise InvalidInput(f"weights above 0 in {column.name!r}", f"{column.filter(bad)[0]} in row {bad.arg_max()}", do)
+        raise InvalidInput(f"weights above 0 and below 3e38 in {column.name!r}", f"{column.filter(bad)[0]}", do)
     return column
 
 
 def times(column: pl.Series) -> pl.Series:
-    """Times as integers, floats or datetimes in microseconds: anything with an order."""
+    """Times as integers, floats or datetimes in microseconds (UTC where they have a zone): anything with an order."""
+    column, do = _inferred(column), "Drop or fill such rows first"
     if column.null_count():
-        raise InvalidInput(
-            f"a time in every row of {column.name!r}", f"{column.null_count()} nulls", "Drop or fill such rows first"
-        )
+        raise InvalidInput(f"a time in every row of {column.name!r}", f"{column.null_count()} nulls", do)
+    if column.dtype == pl.String:
+        try:
+            column = column.str.to_datetime(time_unit="us")
+        except pl.exceptions.PolarsError:
+            raise InvalidInput(f"times in {column.name!r}", repr(column[0]), "Write them as numbers or ISO dates") from None
     if isinstance(column.dtype, pl.Datetime) and column.dtype.time_zone is not None:
         column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     return column.cast(pl.Datetime("us")) if column.dtype in (pl.Date, pl.Datetime) else numbers(column)
+
+
+def _inferred(column: pl.Series) -> pl.Series:
+    """Python objects as the polars type they fit, where they fit one."""
+    if column.dtype != pl.Object:
+        return column
+    try:
+        return pl.Series(column.name, column.to_list())
+    except (TypeError, pl.exceptions.PolarsError):
+        return column

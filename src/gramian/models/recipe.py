@@ -43,7 +43,8 @@ class Recipe(ABC):
             object.__setattr__(self, f.name, bool(value) if isinstance(f.default, bool) else float(value))
 
     def __str__(self) -> str:
-        shown = (f"{name}={value:g}" for name, value in asdict(self).items() if value is not False)
+        values = {name: value for name, value in asdict(self).items() if value is not False}
+        shown = (f"{name}={value if value is True else format(value, 'g')}" for name, value in values.items())
         return f"{type(self).__name__}({', '.join(shown)})"
 
     def to_json(self) -> dict[str, Any]:
