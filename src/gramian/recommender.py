@@ -20,7 +20,7 @@ from gramian.linalg.memory import require
 from gramian.linalg.topk import Best
 from gramian.progress import track
 
-BLOCK = 4096  # users scored at once: memory is bounded by this, never by all users
+BLOCK = 16_384  # users scored at once: large enough to share the packing, and what bounds the memory
 
 
 class Scorer(Protocol):
