@@ -10,16 +10,19 @@ import argparse
 import gc
 import time
 from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from scipy.linalg import lapack
 
 import gramian as gr
-from gramian.app.measure import Measured
 from gramian.data.synthetic import clustered
 from gramian.linalg.inverse import invert
 from gramian.linalg.memory import readable
 from gramian.linalg.symmetric import size
+
+T = TypeVar("T")
 
 
 def seconds(job: Callable[[], object]) -> float:
@@ -56,21 +59,35 @@ def inverse(events: gr.Interactions, rounds: int) -> None:
     rivals("inverse, in place, half stored, checked", ours, theirs, rounds, "spotrf + spotri")
 
 
+def resident(line: str) -> int:
+    """VmRSS or VmHWM (the peak) of this process, in bytes; Linux."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split(line + ":")[1].split()[0])
+
+
+def peak_bytes(job: Callable[[], T]) -> tuple[T, int]:
+    """What a job returns, and the most resident memory it took over that before."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the old peak
+    before = resident("VmRSS")
+    return job(), resident("VmHWM") - before
+
+
 def fit(events: gr.Interactions) -> gr.Recommender:
-    with Measured() as cost:
-        model = gr.EASE().fit(events)
+    model, peak = peak_bytes(lambda: gr.EASE().fit(events))
     n_bytes = 2 * events.n_items**2
-    print(f"fit: {cost.seconds:.2f} s, peak {readable(cost.peak_bytes)} over the interactions")
-    print(f"   = {cost.peak_bytes / n_bytes:.3f} of 2n² bytes (the stored half is {size(events.n_items) * 4 / n_bytes:.3f})")
+    stored = size(events.n_items) * 4 / n_bytes
+    print(
+        f"fit: peak {readable(peak)} over the interactions = {peak / n_bytes:.3f} of 2n² bytes (the stored half: {stored:.3f})"
+    )
     return model
 
 
 def scoring(model: gr.Recommender, rounds: int) -> None:
     active = np.flatnonzero(np.diff(model.events.matrix.indptr))[:20_000]
     histories = model.events.matrix[active]
-    with Measured() as cost:
-        model.top_k(histories, 20)
-    print(f"top 20 of {len(active):,} users: {cost.seconds:.2f} s, peak {readable(cost.peak_bytes)}")
+    peak = peak_bytes(lambda: model.top_k(histories, 20))[1]
+    print(f"top 20 of {len(active):,} users: peak {readable(peak)}")
     weights = model.weights()
 
     def naive() -> None:
@@ -93,9 +110,10 @@ def main() -> None:
     events = clustered(given.users, given.items, given.interactions)
     print(events)
     gram(events, given.rounds)
+    model = fit(events)
+    scoring(model, given.rounds)
+    del model
     inverse(events, given.rounds)
-    gc.collect()
-    scoring(fit(events), given.rounds)
 
 
 if __name__ == "__main__":
