@@ -80,11 +80,12 @@ class ClosedForm(Recipe):
         )
         try:
             return self.fit_gram(Gram.of(events, dtype), overwrite=True)
-        except Inaccurate as problem:
+        except Inaccurate as error:
             if np.dtype(dtype) == np.float64:
                 raise
-            warnings.warn(f"{problem} Fitting again in float64.", PrecisionWarning, stacklevel=3)
-            return self.scorer(events, "float64")
+            problem = str(error)  # the error itself holds on to the float32 matrix
+        warnings.warn(f"{problem} Fitting again in float64.", PrecisionWarning, stacklevel=3)
+        return self.scorer(events, "float64")
 
     def check(self, gram: Gram) -> None:
         if self.needs_binary and not gram.is_binary:
