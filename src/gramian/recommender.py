@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from gramian import store
 from gramian.data.ids import Index
-from gramian.data.interactions import Interactions
+from gramian.data.interactions import Interactions, csr
 from gramian.data.tables import series
 from gramian.errors import InvalidInput, UnknownId
 from gramian.linalg.memory import require
@@ -163,10 +163,8 @@ class Recommender:
         columns = [self.events.items.positions(list(history)) for history in histories]
         known = [np.unique(c[c >= 0]) for c in columns]
         unknown = [int((c < 0).sum()) for c in columns]
-        indptr = np.concatenate([[0], np.cumsum([len(c) for c in known])]).astype(np.int64)
-        indices = np.concatenate([*known, np.zeros(0, np.int64)]).astype(np.int32)
-        shape = (len(known), self.events.n_items)
-        matrix = sp.csr_array((np.ones(len(indices), np.float32), indices, indptr), shape=shape)
+        rows = np.repeat(np.arange(len(known)), [len(c) for c in known])
+        matrix = csr(rows, np.concatenate([*known, rows[:0]]), np.ones(len(rows)), (len(known), self.events.n_items))
         return self._recommendations(matrix, k, allow, deny, exclude_seen, unknown=unknown)
 
     def similar_items(self, item: Any, k: int = 10) -> Recommendations:
@@ -315,7 +313,8 @@ def loaded(path: str | Path, recipes: Mapping[str, Any], scorers: Mapping[str, A
     facts, arrays, ids = store.read(path, "model")
     users, items = Index(ids["users"]), Index(ids["items"])
     data = arrays.get("data", np.ones(len(arrays["indices"]), np.float32))
-    matrix = sp.csr_array((data, arrays["indices"], arrays["indptr"]), shape=(len(users), len(items)))
+    rows = np.repeat(np.arange(len(users)), np.diff(arrays["indptr"]))
+    matrix = csr(rows, arrays["indices"], data, (len(users), len(items)))
     scorer = scorers[facts["scorer"]].load(
         facts["scorer_facts"], {name[7:]: array for name, array in arrays.items() if name.startswith("scorer.")}
     )

@@ -14,18 +14,19 @@ from gramian.models.autoencoders import DEQL, DLAE, EASE, EDLAE
 from gramian.models.popularity import Popularity
 from gramian.models.recipe import Recipe
 
-METRICS = ("ndcg@20", "recall@20", "coverage@20")
+METRICS = ("ndcg@20", "recall@20")
 RECIPES: tuple[Recipe, ...] = (Popularity(), EASE(), DLAE(), EDLAE(), DEQL())
 HISTORY = (260, 1196, 1240)  # Star Wars IV and V, The Terminator
 
 YOURS = """
-[bold]Now your own data[/bold] (csv, tsv, parquet or json lines; one row per event):
+[bold]Now your own data[/bold]: csv, tsv, parquet or json lines, one row per event, with the
+columns user_id and item_id (or name yours with --user and --item).
 
-    gramian evaluate events.csv --user user_id --item item_id --model ease --model edlae
-    gramian fit      events.csv --user user_id --item item_id --model edlae --out my-model
+    gramian evaluate events.csv --model ease --model edlae
+    gramian fit events.csv --model edlae --out my-model
     gramian recommend my-model --history ITEM --history ITEM
 
-or in Python:
+In this clone the command is .venv/bin/gramian. Or in Python:
 
     import gramian as gr
     events = gr.read("events.csv", user="user_id", item="item_id")

@@ -29,17 +29,19 @@ def leaderboard(trials: Sequence[Trial]) -> Table:
     """Best first by the first metric."""
     metrics = list(trials[0].report.mean)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("model")
+    table.add_column("model", no_wrap=True)
     for metric in metrics:
-        table.add_column(metric, justify="right")
+        table.add_column(metric, justify="right", no_wrap=True)
     table.add_column("fit", justify="right")
     table.add_column("peak memory", justify="right")
+    table.add_column("settings", no_wrap=True, overflow="ellipsis")
     ranked = sorted(trials, key=lambda trial: -trial.report[metrics[0]])
     for place, trial in enumerate(ranked):
         errors = trial.report.stderr
         cells = [f"{mean:.4f}" + (f" ±{errors[m]:.4f}" if m in errors else "") for m, mean in trial.report.mean.items()]
         cost = [f"{trial.seconds:.2f} s", readable(trial.peak_bytes)]
-        table.add_row(str(trial.recipe), *cells, *cost, style="green" if place == 0 else None)
+        name, settings = str(trial.recipe).removesuffix(")").split("(")
+        table.add_row(name, *cells, *cost, settings, style="green" if place == 0 else None)
     return table
 
 

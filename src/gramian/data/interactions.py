@@ -140,10 +140,8 @@ class Interactions:
 
     def keep(self, entries: np.ndarray) -> Interactions:
         """The same users and items with only the entries where the mask is true."""
-        counts = np.bincount(self.rows[entries], minlength=self.n_users)
-        arrays = (self.matrix.data[entries], self.matrix.indices[entries], np.concatenate([[0], np.cumsum(counts)]))
-        times = None if self.times is None else self.times[entries]
-        return replace(self, matrix=sp.csr_array(arrays, shape=self.matrix.shape), times=times)
+        matrix = csr(self.rows[entries], self.matrix.indices[entries], self.matrix.data[entries], self.matrix.shape)
+        return replace(self, matrix=matrix, times=None if self.times is None else self.times[entries])
 
     def take(self, rows: np.ndarray) -> Interactions:
         """The users in these rows, with the same items."""
@@ -157,16 +155,22 @@ class Interactions:
             return self
         rows = users.positions(self.users.tolist())[self.rows]
         columns = items.positions(self.items.tolist())[self.matrix.indices]
-        known = (rows >= 0) & (columns >= 0)
-        order = np.lexsort((columns[known], rows[known]))
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[known], minlength=len(users)))])
-        arrays = (self.matrix.data[known][order], columns[known][order].astype(np.int32), indptr)
-        times = None if self.times is None else self.times[known][order]
+        order = np.lexsort((columns, rows))
+        order = order[(rows[order] >= 0) & (columns[order] >= 0)]
+        matrix = csr(rows[order], columns[order], self.matrix.data[order], (len(users), len(items)))
+        times = None if self.times is None else self.times[order]
         titles = None
         if self.titles is not None:
             by_id = dict(zip(self.items.tolist(), self.titles, strict=True))
             titles = [by_id.get(item, str(item)) for item in items.tolist()]
-        return Interactions(sp.csr_array(arrays, shape=(len(users), len(items))), users, items, times, titles)
+        return Interactions(matrix, users, items, times, titles)
+
+
+def csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+    """A sparse matrix from entries sorted by row and column, with 32-bit indices wherever they suffice: the kernels' form."""
+    index = np.int32 if len(rows) < 2**31 else np.int64
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))]).astype(index)
+    return sp.csr_array((values.astype(np.float32), columns.astype(index), indptr), shape=shape)
 
 
 def from_columns(table: Mapping[str, pl.Series], columns: Columns) -> Interactions:
@@ -186,9 +190,7 @@ def from_columns(table: Mapping[str, pl.Series], columns: Columns) -> Interactio
         merge.append(pl.col("time").max())
     merged = events.group_by("row", "column").agg(merge).sort("row", "column")
     data = weights(merged["value"]).to_numpy() if "value" in merged.columns else np.ones(len(merged))
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(merged["row"].to_numpy(), minlength=len(users)))])
-    arrays = (data.astype(np.float32), merged["column"].to_numpy(writable=True), indptr)
-    matrix = sp.csr_array(arrays, shape=(len(users), len(items)))
+    matrix = csr(merged["row"].to_numpy(), merged["column"].to_numpy(), data, (len(users), len(items)))
     titles = None
     if columns.title is not None:
         named = zip(cols.tolist(), table[columns.title].to_list(), strict=True)
@@ -214,7 +216,8 @@ def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Inter
         matrix.data = (matrix.data >= min_value).astype(np.float64)
     matrix.eliminate_zeros()
     weights(pl.Series("the matrix", matrix.data))
-    matrix = matrix.astype(np.float32)
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    matrix = csr(rows, matrix.indices, matrix.data, matrix.shape)
     return not_empty(Interactions(matrix, Index(range(matrix.shape[0])), Index(range(matrix.shape[1]))))
 
 

@@ -26,8 +26,8 @@ class Best:
         self.allowed = allowed
 
     def push(self, panel: np.ndarray, first: int) -> None:
-        """Take in the scores of the columns first, first + 1, ... A hidden or disallowed entry becomes −inf in the panel."""
-        push(self.scores, self.columns, panel, first, self.indptr, self.indices, self.allowed)
+        """Take in the scores of the columns first, first + 1, ... The panel may be overwritten."""
+        push(self.scores, self.columns, np.ascontiguousarray(panel), first, self.indptr, self.indices, self.allowed)
 
     def lists(self) -> tuple[np.ndarray, np.ndarray]:
         """Columns and scores, best first; a list shorter than k ends in column −1 and score −inf."""
