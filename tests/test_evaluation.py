@@ -161,3 +161,22 @@ def test_reports_of_different_splits_are_not_compared(split):
         gr.evaluate(model, split).compare(other, "ndcg@20")
     with pytest.raises(gr.errors.InvalidInput, match="mrr@5"):
         gr.evaluate(model, split).compare(gr.evaluate(model, split), "mrr@5")
+
+
+def test_metrics_keep_the_order_they_were_asked_in(split):
+    asked = ["coverage@5", "ndcg@10", "recall@5"]
+    report = gr.evaluate(gr.Popularity().fit(split.train), split, asked)
+    assert list(report.mean) == asked
+    with pytest.raises(gr.errors.UnknownId, match="recall@6"):
+        report["recall@6"]
+
+
+def test_a_list_longer_than_the_catalog_is_the_catalog(split):
+    report = gr.evaluate(gr.Popularity().fit(split.train), split, ["recall@99999999999", "ndcg@99999999999"])
+    assert report["recall@99999999999"] == 1
+    assert 0 < report["ndcg@99999999999"] < 1
+
+
+def test_a_recipe_must_be_fitted_first(split):
+    with pytest.raises(gr.errors.InvalidInput, match="Fit it first"):
+        gr.evaluate(gr.EASE(), split)

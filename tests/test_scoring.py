@@ -169,7 +169,19 @@ def test_recommendations_as_a_table(model):
         (lambda m: m.recommend("0"), gr.errors.InvalidInput, "list of user ids"),
         (lambda m: m.recommend([0, "nobody"]), gr.errors.UnknownId, "'nobody'.*recommend_for"),
         (lambda m: m.recommend_for("Heat"), gr.errors.InvalidInput, "list of histories"),
-        (lambda m: m.recommend_for(["Heat"]), gr.errors.InvalidInput, "list of histories"),
+        (lambda m: m.recommend_for(["Heat"]), gr.errors.InvalidInput, "list of item ids"),
+        (lambda m: m.recommend_for([5, 6]), gr.errors.InvalidInput, "list of item ids"),
+        (lambda m: m.recommend_for([None]), gr.errors.InvalidInput, "list of item ids"),
+        (lambda m: m.recommend_for([{5: -1.0}]), gr.errors.InvalidInput, "weights above 0"),
+        (lambda m: m.recommend(5), gr.errors.InvalidInput, "list of user ids"),
+        (lambda m: m.recommend([0], deny="Heat"), gr.errors.InvalidInput, "list of items to deny"),
+        (lambda m: m.recommend([0], allow=5), gr.errors.InvalidInput, "list of items to allow"),
+        (lambda m: m.explain("Heat", 2), gr.errors.InvalidInput, "list of item ids"),
+        (lambda m: m.scores(m.events.frame()), gr.errors.InvalidInput, "Interactions.of"),
+        (lambda m: gr.EASE().fit(m.events, dtype="foo"), gr.errors.InvalidInput, "float64"),
+        (lambda m: gr.EASE().fit(m.events, dtype=None), gr.errors.InvalidInput, "float64"),
+        (lambda m: gr.Gram.of(m.events, "int64"), gr.errors.InvalidInput, "float64"),
+        (lambda m: gr.Gram.of(m.events.frame()), gr.errors.InvalidInput, "Interactions.of"),
         (lambda m: m.recommend_for([[[1]]]), gr.errors.InvalidInput, "flat list"),
         (lambda m: m.similar_items("nothing"), gr.errors.UnknownId, "'nothing'"),
         (lambda m: m.explain([1], "nothing"), gr.errors.UnknownId, "'nothing'"),
@@ -189,3 +201,20 @@ def test_bad_requests_are_answered_in_words(model, call, error, words):
 def test_an_empty_request_gets_an_empty_answer(model):
     assert model.recommend([], k=3).items == []
     assert model.recommend_for([], k=3).frame().is_empty()
+
+
+def test_ids_may_come_from_any_iterable(model):
+    expected = model.recommend([3, 4], k=3, deny=[1])
+    found = model.recommend(np.array([3, 4]), k=3, deny=(i for i in [1, 1]))
+    assert found == expected
+    assert [type(user) for user in found.users] == [int, int]
+    assert model.recommend_for((h for h in [[5], (9,)]), k=3).items == model.recommend_for([{5}, {9: 1}], k=3).items
+
+
+def test_weighted_histories_explain_what_known_users_are_shown():
+    x = np.array([[5, 3, 0, 1], [1, 0, 2, 4], [0, 2, 3, 0], [4, 0, 1, 1]], float)
+    model = gr.EASE(l2=1).fit(gr.Interactions.of(x))
+    shown = model.recommend([1], k=1)
+    history = {0: 1, 2: 2, 3: 4, "unknown": 7}
+    assert model.recommend_for([history], k=1).scores == shown.scores
+    assert model.explain(history, shown.items[0][0]).score == pytest.approx(shown.scores[0][0], rel=1e-5)

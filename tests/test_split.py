@@ -407,7 +407,7 @@ def test_nothing_cannot_be_divided(split, events, refused):
 
 
 def test_published_wants_both_parts_of_ids_of_one_type_and_known_users(events, refused):
-    with refused(mentioning="train only"):
+    with refused(mentioning="NoneType"):
         gr.split.published(events)
     with refused():
         gr.split.published(events, gr.Interactions.of(pl.DataFrame({"user": ["stranger"], "item": ["A"]})))

@@ -172,3 +172,64 @@ def test_a_failed_save_keeps_the_old_model_and_leaves_nothing_behind(events, tmp
         gr.EASE().fit(events).save(tmp_path / "model")
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
     assert gr.load(tmp_path / "model").recipe == gr.Popularity()
+
+
+def rewritten(path, **changes):
+    """The saved model with some parts replaced, under valid checksums: what a stranger may send."""
+    facts, arrays, ids = store.read(path, "model")
+    arrays = {name: array.copy() for name, array in arrays.items()}
+    for name, change in changes.items():
+        part = facts if name in facts else ids if name in ids else arrays
+        part[name.replace("scorer_", "scorer.", 1) if name.replace("scorer_", "scorer.", 1) in part else name] = change
+    store.write(path, "model", facts, arrays, ids)
+
+
+CRAFTED = {
+    "an item out of range": lambda m: {"indices": np.full(m.events.n_interactions, 2**31 - 1, np.int32)},
+    "a negative item": lambda m: {"indices": np.full(m.events.n_interactions, -1, np.int32)},
+    "an unsorted row": lambda m: {"indices": m.events.matrix.indices[::-1].copy()},
+    "rows beyond the entries": lambda m: {"indptr": m.events.matrix.indptr.astype(np.int64) * 2},
+    "falling rows": lambda m: {"indptr": m.events.matrix.indptr.astype(np.int64)[::-1].copy()},
+    "too few rows": lambda m: {"indptr": np.array([0, m.events.n_interactions])},
+    "a short matrix": lambda m: {"scorer_inverse": m.scorer.inverse.buffer[:10]},
+    "a matrix of integers": lambda m: {"scorer_inverse": m.scorer.inverse.buffer.astype(np.int32)},
+    "a short factor": lambda m: {"scorer_factor": m.scorer.factor[:-1]},
+    "another size": lambda m: {"scorer_facts": {"n": m.events.n_items + 1, "width": 512}},
+    "another width": lambda m: {"scorer_facts": {"n": m.events.n_items, "width": 1}},
+    "no size": lambda m: {"scorer_facts": {}},
+    "words for numbers": lambda m: {"scorer_facts": {"n": "many", "width": 512}},
+    "an unknown scorer": lambda m: {"scorer": "magic"},
+    "an unknown recipe": lambda m: {"recipe": {"name": "Magic", "settings": {}}},
+    "an unknown setting": lambda m: {"recipe": {"name": "EASE", "settings": {"magic": 1}}},
+    "a wrong setting": lambda m: {"recipe": {"name": "EASE", "settings": {"l2": -1}}},
+    "too few titles": lambda m: {"titles": ["one"]},
+    "repeated items": lambda m: {"items": [1] * m.events.n_items},
+    "too few items": lambda m: {"items": [1]},
+}
+
+
+@pytest.mark.parametrize("craft", CRAFTED.values(), ids=CRAFTED)
+def test_a_crafted_model_is_refused_before_any_kernel_sees_it(craft, events, tmp_path):
+    model = gr.EASE().fit(events)
+    model.save(tmp_path / "model")
+    rewritten(tmp_path / "model", **craft(model))
+    with pytest.raises(gr.errors.DamagedFile):
+        gr.load(tmp_path / "model")
+
+
+def test_an_honest_rewrite_loads(events, tmp_path):
+    model = gr.EASE().fit(events)
+    model.save(tmp_path / "model")
+    rewritten(tmp_path / "model", scorer_factor=model.scorer.factor * 2)
+    np.testing.assert_allclose(gr.load(tmp_path / "model").scorer.factor, model.scorer.factor * 2)
+
+
+def test_paths_that_cannot_be_a_model(events, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("dear")
+    model = gr.Popularity().fit(events)
+    for path in (".", "file/model"):
+        with pytest.raises(gr.errors.InvalidInput):
+            model.save(path)
+    model.save("here/")
+    assert gr.load("here").recipe == model.recipe

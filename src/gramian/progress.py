@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from rich.console import Console
@@ -12,15 +13,31 @@ T = TypeVar("T")
 PATIENCE = 1.0  # seconds of silence before a bar appears
 
 
-def track(steps: Sequence[T], what: str) -> Iterator[T]:
-    """Yield the steps one by one; steps should cost about the same, so that the time left is right."""
-    if len(steps) < 2 or not sys.stderr.isatty():
-        yield from steps
+@contextmanager
+def bar(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is told how much of the total was done since its last call."""
+    if not sys.stderr.isatty():
+        yield lambda done: None
         return
     columns = (TextColumn(what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=len(steps), visible=False)
-        started = time.monotonic()
+    progress = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = progress.add_task(what, total=total)
+    started = time.monotonic()
+
+    def advance(done: int) -> None:
+        progress.update(task, advance=done)
+        if time.monotonic() - started > PATIENCE:
+            progress.start()
+
+    try:
+        yield advance
+    finally:
+        progress.stop()
+
+
+def track(steps: Sequence[T], what: str) -> Iterator[T]:
+    """Yield steps of about equal cost one by one, under a progress bar."""
+    with bar(what, len(steps)) as advance:
         for step in steps:
             yield step
-            bar.update(task, advance=1, visible=time.monotonic() - started > PATIENCE)
+            advance(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -12,13 +12,13 @@ import polars as pl
 import scipy.sparse as sp
 
 from gramian import store
-from gramian.data.ids import Index
+from gramian.data.ids import Index, ids_of
 from gramian.data.interactions import Interactions, csr
-from gramian.data.tables import series
+from gramian.data.tables import is_number, series
 from gramian.errors import InvalidInput, UnknownId
 from gramian.linalg.memory import require
 from gramian.linalg.topk import Best
-from gramian.progress import track
+from gramian.progress import bar
 
 BLOCK = 16_384  # users scored at once: large enough to share the packing, and what bounds the memory
 
@@ -27,6 +27,9 @@ class Scorer(Protocol):
     """The fitted arrays. Works on integers only; each kind of fitted result is one implementation in models/scorers.py."""
 
     name: ClassVar[str]
+
+    @property
+    def n_items(self) -> int: ...
 
     def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
         """Scores of all items for these histories, a few columns at a time: (first column, users × columns)."""
@@ -128,11 +131,11 @@ class Recommender:
 
     def recommend(
         self,
-        users: Sequence[Any],
+        users: Iterable[Any],
         k: int = 10,
         *,
-        allow: Sequence[Any] | None = None,
-        deny: Sequence[Any] | None = None,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
         exclude_seen: bool = True,
     ) -> Recommendations:
         """The k best items for known users, by id.
@@ -141,44 +144,41 @@ class Recommender:
         fewer items may be shown. Equal scores follow a fixed pseudo-random order of the items.
         """
         rows = self._known(users)
-        histories = self.events.matrix[rows]
-        return self._recommendations(histories, k, allow, deny, exclude_seen, users=list(users))
+        return self._recommendations(self.events.matrix[rows], k, allow, deny, exclude_seen, users=self.events.users[rows])
 
     def recommend_for(
         self,
-        histories: Sequence[Sequence[Any]],
+        histories: Iterable[Iterable[Any] | Mapping[Any, float]],
         k: int = 10,
         *,
-        allow: Sequence[Any] | None = None,
-        deny: Sequence[Any] | None = None,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
         exclude_seen: bool = True,
     ) -> Recommendations:
         """The k best items for any histories of item ids: nobody must be in the training data.
 
+        A history is a list of items, which count 1 each, or a mapping from item to weight for a model of weighted data.
         Items the model does not know are ignored and counted in `.unknown`; a history with none known gets the
         most popular items, marked in `.fallback`.
         """
-        if isinstance(histories, str | bytes) or any(isinstance(h, str | bytes) for h in histories):
-            raise InvalidInput("a list of histories, each a list of item ids", "a string", "Pass [[item, item, ...], ...]")
-        columns = [self.events.items.positions(list(history)) for history in histories]
-        known = [np.unique(c[c >= 0]) for c in columns]
-        unknown = [int((c < 0).sum()) for c in columns]
-        rows = np.repeat(np.arange(len(known)), [len(c) for c in known])
-        matrix = csr(rows, np.concatenate([*known, rows[:0]]), np.ones(len(rows)), (len(known), self.events.n_items))
-        return self._recommendations(matrix, k, allow, deny, exclude_seen, unknown=unknown)
+        parts = [self._history(history) for history in ids_of("histories", histories)]
+        rows = np.repeat(np.arange(len(parts)), [len(columns) for columns, _, _ in parts])
+        columns = np.concatenate([columns for columns, _, _ in parts] or [rows])
+        values = np.concatenate([values for _, values, _ in parts] or [rows])
+        matrix = csr(rows, columns, values, (len(parts), self.events.n_items))
+        return self._recommendations(matrix, k, allow, deny, exclude_seen, unknown=[unknown for _, _, unknown in parts])
 
     def similar_items(self, item: Any, k: int = 10) -> Recommendations:
         """The k items most similar to one item, in a single list."""
         column = self._column(item)
-        best = Best(1, _at_least_one(k, self.events.n_items), None, np.arange(self.events.n_items) != column)
+        best = Best(1, _checked_k(k, self.events.n_items), None, np.arange(self.events.n_items) != column)
         best.push(self.scorer.similar(column)[None], 0)
         return self._named(*best.lists())
 
-    def explain(self, history: Sequence[Any], item: Any) -> Explanation:
+    def explain(self, history: Iterable[Any] | Mapping[Any, float], item: Any) -> Explanation:
         """Which history items carry the score of `item`, exactly: the contributions add up to it. Unknown items add nothing."""
-        columns = np.unique(self.events.items.positions(list(history)))
-        columns = columns[columns >= 0]
-        parts = self.scorer.contributions(columns, np.ones(len(columns), np.float32), self._column(item))
+        columns, values, _ = self._history(history)
+        parts = self.scorer.contributions(columns, values, self._column(item))
         order = np.argsort(-np.abs(parts), kind="stable")
         ids = self.events.items[columns[order]]
         titles = (
@@ -188,13 +188,16 @@ class Recommender:
 
     def scores(self, events: Interactions) -> np.ndarray:
         """Dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""
+        if not isinstance(events, Interactions):
+            raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
         histories = events.reindex(events.users, self.events.items).matrix
-        require(
-            histories.shape[0] * histories.shape[1] * 4,
-            f"{histories.shape[0]:,} × {histories.shape[1]:,} scores",
-            "Use recommend",
-        )
-        return np.concatenate([panel.copy() for _, panel in self.scorer.panels(histories)], axis=1)
+        m, n = histories.shape
+        require(8 * m * n, f"{m:,} × {n:,} scores", "Use recommend")
+        scores = None
+        for first, panel in self.scorer.panels(histories):
+            scores = np.empty((m, n), panel.dtype) if scores is None else scores
+            scores[:, first : first + panel.shape[1]] = panel
+        return np.asarray(scores)
 
     def weights(self) -> np.ndarray:
         """The dense n × n W of an item-item model, scores = history · W: for small catalogs and tests."""
@@ -225,15 +228,18 @@ class Recommender:
 
         A history without any item is given the most popular items.
         """
-        k = _at_least_one(k, self.events.n_items)
+        k = _checked_k(k, self.events.n_items)
         columns = np.empty((histories.shape[0], k), np.int32)
         scores = np.empty((histories.shape[0], k))
-        for start in track(range(0, histories.shape[0], BLOCK), "recommending"):
-            part = histories[start : start + BLOCK]
-            best = Best(part.shape[0], k, part if exclude_seen else None, _mask(allowed, self.events.n_items))
-            for first, panel in self.scorer.panels(part):
-                best.push(panel, first)
-            columns[start : start + BLOCK], scores[start : start + BLOCK] = best.lists()
+        starts = range(0, histories.shape[0], BLOCK)
+        with bar("recommending", len(starts) * self.events.n_items) as advance:
+            for start in starts:
+                part = histories[start : start + BLOCK]
+                best = Best(part.shape[0], k, part if exclude_seen else None, _mask(allowed, self.events.n_items))
+                for first, panel in self.scorer.panels(part):
+                    best.push(panel, first)
+                    advance(panel.shape[1])
+                columns[start : start + BLOCK], scores[start : start + BLOCK] = best.lists()
         empty = np.flatnonzero(np.diff(histories.indptr) == 0)
         if len(empty):
             popular = Best(1, k, None, _mask(allowed, self.events.n_items))
@@ -245,8 +251,8 @@ class Recommender:
         self,
         histories: sp.csr_array,
         k: int,
-        allow: Sequence[Any] | None,
-        deny: Sequence[Any] | None,
+        allow: Iterable[Any] | None,
+        deny: Iterable[Any] | None,
         exclude_seen: bool,
         users: list[Any] | None = None,
         unknown: list[int] | None = None,
@@ -254,8 +260,8 @@ class Recommender:
         allowed = None
         if allow is not None or deny is not None:
             allowed = np.full(self.events.n_items, allow is None)
-            for ids, verdict in ((allow, True), (deny, False)):
-                at = self.events.items.positions(list(ids or ()))
+            for name, ids, verdict in (("items to allow", allow, True), ("items to deny", deny, False)):
+                at = self.events.items.positions(ids_of(name, () if ids is None else ids))
                 allowed[at[at >= 0]] = verdict
         columns, scores = self.top_k(histories, k, allowed=allowed, exclude_seen=exclude_seen)
         fallback = (np.diff(histories.indptr) == 0).tolist()
@@ -280,10 +286,19 @@ class Recommender:
             None if titles is None else [[titles[c] for c in row] for row in lists],
         )
 
-    def _known(self, users: Sequence[Any]) -> np.ndarray:
-        if isinstance(users, str | bytes):
-            raise InvalidInput("a list of user ids", repr(users), f"Pass [{users!r}]")
-        rows = self.events.users.positions(list(users))
+    def _history(self, history: Iterable[Any] | Mapping[Any, float]) -> tuple[np.ndarray, np.ndarray, int]:
+        """The known columns of a history in order, their weights, and how many of its items are unknown."""
+        columns = self.events.items.positions(ids_of("item ids", history))
+        weights = list(history.values()) if isinstance(history, Mapping) else [1.0] * len(columns)
+        if not all(is_number(weight) and weight > 0 for weight in weights):
+            raise InvalidInput("weights above 0 in a history", repr(history), "Leave out what has no weight")
+        known = np.flatnonzero(columns >= 0)
+        distinct, first = np.unique(columns[known], return_index=True)
+        return distinct, np.array(weights, np.float32)[known][first], len(columns) - len(known)
+
+    def _known(self, users: Iterable[Any]) -> np.ndarray:
+        users = ids_of("user ids", users)
+        rows = self.events.users.positions(users)
         missing = [user for user, row in zip(users, rows, strict=True) if row < 0]
         if missing:
             raise UnknownId(
@@ -302,21 +317,34 @@ def _mask(allowed: np.ndarray | None, n_items: int) -> np.ndarray:
     return np.ones(n_items, np.bool_) if allowed is None else allowed
 
 
-def _at_least_one(k: int, n_items: int) -> int:
+def _checked_k(k: int, n_items: int) -> int:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
         raise InvalidInput("k of at least 1", repr(k), "Pass k=10, say")
     return min(int(k), n_items)
 
 
 def loaded(path: str | Path, recipes: Mapping[str, Any], scorers: Mapping[str, Any]) -> Recommender:
-    """A saved model, with the tables that turn the names in it into classes."""
+    """A saved model, with the tables that turn the names in it into classes.
+
+    A folder from a stranger may hold anything under a valid checksum, and the kernels check no bounds, so all is checked here.
+    """
     facts, arrays, ids = store.read(path, "model")
-    users, items = Index(ids["users"]), Index(ids["items"])
-    data = arrays.get("data", np.ones(len(arrays["indices"]), np.float32))
-    rows = np.repeat(np.arange(len(users)), np.diff(arrays["indptr"]))
-    matrix = csr(rows, arrays["indices"], data, (len(users), len(items)))
-    scorer = scorers[facts["scorer"]].load(
-        facts["scorer_facts"], {name[7:]: array for name, array in arrays.items() if name.startswith("scorer.")}
-    )
-    recipe = recipes[facts["recipe"]["name"]](**facts["recipe"]["settings"])
-    return Recommender(scorer, recipe, Interactions(matrix, users, items, titles=ids.get("titles")))
+    with store.damage_in(path):
+        users, items, titles = Index(ids["users"]), Index(ids["items"]), ids.get("titles")
+        store.require(titles is None or len(titles) == len(items), "a title for every item")
+        indptr, columns = arrays["indptr"].astype(np.int64), arrays["indices"].astype(np.int64)
+        counts = np.diff(indptr)
+        sound = len(indptr) == len(users) + 1 and indptr[0] == 0 and indptr[-1] == len(columns) and (counts >= 0).all()
+        store.require(bool(sound), "a row of interactions for every user")
+        rows = np.repeat(np.arange(len(users)), counts)
+        within = len(columns) == 0 or (columns.min() >= 0 and columns.max() < len(items))
+        rising = ((np.diff(columns) > 0) | (np.diff(rows) > 0)).all()
+        store.require(bool(within and rising), "each user's items in order, all of them known")
+        data = arrays.get("data", np.ones(len(columns), np.float32))
+        store.require(data.shape == columns.shape and bool((np.isfinite(data) & (data > 0)).all()), "weights above 0")
+        own = {name.removeprefix("scorer."): array for name, array in arrays.items() if name.startswith("scorer.")}
+        scorer = scorers[facts["scorer"]].load(facts["scorer_facts"], own)
+        store.require(scorer.n_items == len(items), "a fitted value for every item")
+        recipe = recipes[facts["recipe"]["name"]](**facts["recipe"]["settings"])
+        events = Interactions(csr(rows, columns, data, (len(users), len(items))), users, items, titles=titles)
+        return Recommender(scorer, recipe, events)

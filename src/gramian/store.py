@@ -1,7 +1,8 @@
 """A saved thing is a folder: manifest.json, arrays.safetensors, ids.json. No pickle; nothing in it can run.
 
 The manifest names the format, what kind of thing it is, its facts, and the size and sha256 of the other files, and carries a
-checksum of itself. A folder is written beside its place and renamed into it, so a reader finds the old one or the new one.
+checksum of itself. A folder is written beside its place and renamed into it, so a half-written
+one is never in place.
 Arrays are memory-mapped on reading. The safetensors format (8 bytes of header length, a JSON header, raw arrays) is written
 here by hand, because the package's writer would copy every array in memory first.
 """
@@ -15,7 +16,8 @@ import os
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -34,13 +36,17 @@ def write(
     path: str | Path, kind: str, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray], ids: Mapping[str, list[Any]]
 ) -> None:
     """Write a folder whole or not at all."""
-    path = Path(path)
-    if path.is_symlink() or path.is_file() or (path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).exists()):
+    path = Path(path).absolute()
+    foreign = path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).exists()
+    if foreign or path == Path.cwd() or path.is_symlink() or path.is_file():
         raise InvalidInput(
             f"a new folder or a saved {kind} to replace", f"{path}, which is something else", "Choose another path"
         )
     encoded = json.dumps({name: encode(values) for name, values in ids.items()}).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InvalidInput(f"a folder at {path.parent}", "a file", "Choose another path") from None
     fresh = Path(tempfile.mkdtemp(prefix=f".{path.name}-", dir=path.parent))
     try:
         manifest = {
@@ -86,6 +92,23 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndar
         raise DamagedFile(
             f"a saved {kind} at {path}", f"a folder that is not one ({type(error).__name__})", "Check the path"
         ) from None
+
+
+@contextmanager
+def damage_in(path: str | Path) -> Iterator[None]:
+    """Turn whatever goes wrong with a folder's content into one error: a valid checksum does not make content sound."""
+    try:
+        yield
+    except DamagedFile:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        reason = f"{type(error).__name__} in its content: {error}"
+        raise DamagedFile(f"a sound saved folder at {path}", reason, "Save it again with this version of gramian") from None
+
+
+def require(condition: bool, what: str) -> None:
+    if not condition:
+        raise DamagedFile(what, "something else", "Save it again")
 
 
 def _replace(path: Path, fresh: Path) -> None:

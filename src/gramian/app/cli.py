@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,8 +18,8 @@ import typer
 from typer.exceptions import TyperException
 
 from gramian.app import demo as demonstration
-from gramian.app.measure import Measured
-from gramian.app.show import leaderboard, out, recommendations
+from gramian.app.show import leaderboard, out, recommendations, status
+from gramian.app.trial import Measured, Trial, warm_up
 from gramian.data import datasets as registry
 from gramian.data import split as splits
 from gramian.data.ids import Index
@@ -34,7 +35,7 @@ from gramian.recommender import Recommendations, Recommender
 app = typer.Typer(
     help="Recommendations from implicit feedback: one Gram matrix, every linear recommender.",
     epilog="Try first: gramian demo",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -84,10 +85,22 @@ def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
     return with_settings
 
 
+@app.callback()
+def main(
+    context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
+) -> None:
+    if version:
+        out.print(package_version("gramian"), highlight=False)
+    elif context.invoked_subcommand is None:
+        out.print(context.get_help(), markup=False)
+
+
 @app.command(epilog="Example: gramian demo")
-def demo() -> None:
+def demo(*, as_json: AsJson = False) -> None:
     """Train five models on the bundled MovieLens data, compare them, and recommend with reasons."""
-    demonstration.demo()
+    found = demonstration.demo(as_json=as_json)
+    if as_json:
+        show_json(found)
 
 
 @app.command(epilog="Example: gramian fit ratings.csv --min-value rating=4 --model edlae --dropout 0.3 --l2 200 --out my-model")
@@ -112,11 +125,13 @@ def fit(
     settings: dict[str, Any],
 ) -> None:
     """Fit a model on events and save it to a folder."""
-    recipe = recipe_of(model, settings)
+    (recipe,) = recipes_of([model], settings)
     events = events_of(data, user, item, value, min_value, time, None if titles else title)
     if titles:
-        events = events.with_titles(titles_of(titles, item, title))
+        events = events.with_titles(titles_of(titles, item or "item_id", title))
     events = events.k_core(k_core) if k_core else events
+    with status("compiling kernels (the first run on a machine only)"):
+        warm_up()
     with Measured() as cost:
         fitted = recipe.fit(events, dtype=dtype)
     fitted.save(out_folder)
@@ -201,25 +216,20 @@ def evaluate(
     settings: dict[str, Any],
 ) -> None:
     """Fit models on a part of the events and judge them on the rest."""
-    recipes = [recipe_of(name, settings, strict=len(model or ()) <= 1) for name in model or ["popularity", "ease", "edlae"]]
-    if split != "published" and split not in SPLITS:
-        raise InvalidInput(f"a split among {', '.join(SPLITS)}, published", split, "Choose one of them")
+    recipes = recipes_of(model or ["popularity", "ease", "edlae"], settings)
     if split == "published":
+        refuse("--split published", {"--min-value": min_value, "--value": value, "--k-core": k_core, "--seed": seed})
         parts = splits.published(data)
-    else:
+    elif split in SPLITS:
         events = events_of(data, user, item, value, min_value, time, None)
         parts = SPLITS[split](events.k_core(k_core) if k_core else events, seed)
-    trials = [demonstration.trial(recipe, parts, tuple(metric or DEFAULT_METRICS)) for recipe in recipes]
+    else:
+        raise InvalidInput(f"a split among {', '.join(SPLITS)}, published", split, "Choose one of them")
+    with status("compiling kernels (the first run on a machine only)"):
+        warm_up()
+    trials = [Trial.of(recipe, parts, tuple(metric or DEFAULT_METRICS)) for recipe in recipes]
     if as_json:
-        rows = [
-            {
-                "recipe": t.recipe.to_json(),
-                "metrics": {name: {"mean": mean, "stderr": t.report.stderr.get(name)} for name, mean in t.report.mean.items()},
-                "seconds": t.seconds,
-                "peak_bytes": t.peak_bytes,
-            }
-            for t in trials
-        ]
+        rows = [trial.to_json() for trial in trials]
         show_json({"split": parts.fingerprint, "test_users": parts.target.n_users, "models": rows})
         return
     out.print(f"{split} split, {parts.target.n_users:,} test users")
@@ -248,42 +258,57 @@ def datasets(*, as_json: AsJson = False) -> None:
     out.print(f"\nPut a data set's files into a folder of its name, and set {registry.FOLDER} to the folder above it.")
 
 
-def recipe_of(name: str, settings: dict[str, Any], strict: bool = True) -> Recipe:
-    """A recipe by its name, with the settings it has; with `strict`, one it does not have is an error."""
-    if name.lower() not in NAMES:
-        raise InvalidInput(f"a model among {', '.join(NAMES)}", repr(name), "Choose one of them")
-    kind = NAMES[name.lower()]
-    own = {f.name for f in fields(kind)}
-    foreign = sorted(set(settings) - own)
-    if foreign and strict:
-        takes = ", ".join("--" + n.replace("_", "-") for n in sorted(own)) or "none"
-        raise InvalidInput(f"settings of {kind.__name__} ({takes})", "--" + foreign[0].replace("_", "-"), "Leave it out")
-    return kind(**{n: v for n, v in settings.items() if n in own})
+def recipes_of(names: list[str], settings: dict[str, Any]) -> list[Recipe]:
+    """Recipes by name, each with those of the settings it has. A setting that none of them has is an error."""
+    for name in names:
+        if name.lower() not in NAMES:
+            raise InvalidInput(f"a model among {', '.join(NAMES)}", repr(name), "Choose one of them")
+    kinds = [NAMES[name.lower()] for name in names]
+    own = [{f.name for f in fields(kind)} for kind in kinds]
+    foreign = sorted(set(settings) - set().union(*own))
+    if foreign:
+        takes = ", ".join(sorted(flag(n) for n in set().union(*own))) or "none"
+        chosen = ", ".join(kind.__name__ for kind in kinds)
+        raise InvalidInput(f"settings of {chosen} ({takes})", flag(foreign[0]), "Leave it out")
+    return [kind(**{n: v for n, v in settings.items() if n in has}) for kind, has in zip(kinds, own, strict=True)]
+
+
+def flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def refuse(where: str, given: dict[str, Any]) -> None:
+    """Options that would be ignored are an error."""
+    for name, value in given.items():
+        if value:
+            raise InvalidInput(f"no {name} with {where}", f"{name} {value}", "Leave it out")
 
 
 def events_of(
     data: str, user: str | None, item: str | None, value: str | None, min_value: str | None, time: str | None, title: str | None
 ) -> Interactions:
     """Events from files, or a named data set where no such file exists."""
+    column, equals, least = (min_value or "").rpartition("=")
     if data in registry.DATASETS and not Path(data).exists():
-        return registry.load(data, min_value=None if min_value is None else number(min_value), weights=value is not None)
-    threshold = None
-    if min_value is not None:
-        column, equals, least = min_value.partition("=")
-        if not equals:
-            raise InvalidInput("--min-value column=number", min_value, "Pass rating=4, say")
-        threshold = (column, number(least))
+        refuse("a named data set", {"--user": user, "--item": item, "--time": time, "--title": title})
+        known = registry.DATASETS[data].value
+        if (value or column or known) != known or (column or known) != known:
+            raise InvalidInput(f"values in {known!r} of {data}", value or column, "Name that column")
+        return registry.load(data, min_value=number(least) if min_value else None, weights=value is not None)
+    if min_value and not equals:
+        raise InvalidInput("--min-value column=number", min_value, "Pass rating=4, say")
     try:
         files(data)
     except MissingFile:
         names = ", ".join(registry.DATASETS)
         raise MissingFile(f"a file, glob or folder, or one of {names}", data, "Check the path or the name") from None
+    threshold = (column, number(least)) if min_value else None
     return read(data, user=user, item=item, value=value, min_value=threshold, time=time, title=title)
 
 
-def titles_of(path: Path, item: str | None, title: str | None) -> dict[Any, str]:
+def titles_of(path: Path, item: str, title: str | None) -> dict[Any, str]:
     """Item id → title from a table of items."""
-    table = read(path, user=item or "item_id", item=item or "item_id", title=title or "title")
+    table = read(path, user=item, item=item, title=title or "title")  # every row an event of the item with itself
     return dict(zip(table.items.tolist(), table.titles or [], strict=True))
 
 
@@ -308,7 +333,7 @@ def item_of(model: Recommender, text: str) -> Any:
     """An item by id or, where the model has titles, by title."""
     item = id_of(model.events.items, text)
     titles = model.events.titles or []
-    if model.events.items.positions([item])[0] >= 0 or not titles:
+    if model.events.items.positions([item])[0] >= 0:
         return item
     by_title = {title.casefold(): column for column, title in enumerate(titles)}
     if text.casefold() in by_title:

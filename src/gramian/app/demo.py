@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from rich.text import Text
 
-from gramian.app.measure import Measured
-from gramian.app.show import Trial, leaderboard, out, reasons
-from gramian.data import datasets, split, synthetic
+from gramian.app.show import leaderboard, out, reasons, status
+from gramian.app.trial import Trial, warm_up
+from gramian.data import datasets, split
 from gramian.data.interactions import Interactions
-from gramian.data.split import Split
-from gramian.evaluation.evaluate import evaluate
+from gramian.evaluation.evaluate import DEFAULT_METRICS
 from gramian.models.autoencoders import DEQL, DLAE, EASE, EDLAE
 from gramian.models.popularity import Popularity
 from gramian.models.recipe import Recipe
 
-METRICS = ("ndcg@20", "recall@20")
+METRIC = DEFAULT_METRICS[0]
 RECIPES: tuple[Recipe, ...] = (Popularity(), EASE(), DLAE(), EDLAE(), DEQL())
 HISTORY = (260, 1196, 1240)  # Star Wars IV and V, The Terminator
 
@@ -35,47 +37,35 @@ In this clone the command is .venv/bin/gramian. Or in Python:
 """
 
 
-def trial(recipe: Recipe, data: Split, metrics: tuple[str, ...]) -> Trial:
-    """Fit on the training part and judge on the rest."""
-    with Measured() as cost:
-        model = recipe.fit(data.train)
-    return Trial(recipe, evaluate(model, data, metrics), cost.seconds, cost.peak_bytes)
-
-
-def warm_up(metrics: tuple[str, ...]) -> None:
-    """Compile the kernels (once on a machine), so that compiling is not measured as fitting."""
-    trial(EASE(), split.strong(synthetic.clustered(100, 50, 1000)), metrics)
-
-
-def demo() -> None:
+def demo(*, as_json: bool = False) -> dict[str, Any]:
+    """Run the demo; what it found is printed, or only returned with `as_json`."""
+    say: Callable[..., None] = out.print if not as_json else lambda *_, **__: None
     events = datasets.load("movielens", min_value=4)
     data = split.strong(events, validation_users=0, test_users=0.2)
-    out.print("[bold]Gramian[/bold]: one Gram matrix, every linear recommender\n")
-    out.print(f"MovieLens latest-small, ratings of 4 and more: {_size(events)}")
-    out.print(f"Trained on {data.train.n_users} users, judged on the hidden fifth of {data.target.n_users} others.\n")
-    with out.status("compiling kernels (the first run on a machine only)"):
-        warm_up(METRICS)
+    say("[bold]Gramian[/bold]: one Gram matrix, every linear recommender\n")
+    say(f"MovieLens, ratings of 4 and more: {_size(events)}")
+    say(f"Trained on {data.train.n_users} users, judged on the hidden fifth of {data.target.n_users} others.\n")
+    with status("compiling kernels (the first run on a machine only)"):
+        warm_up()
     trials = []
     for recipe in RECIPES:
-        with out.status(f"fitting {recipe}"):
-            trials.append(trial(recipe, data, METRICS))
-    out.print(leaderboard(trials))
-    best = max(trials, key=lambda t: t.report[METRICS[0]])
-    popular = next(t for t in trials if isinstance(t.recipe, Popularity))
-    gain = best.report.compare(popular.report, METRICS[0])
-    out.print(
-        f"\n{type(best.recipe).__name__} against Popularity on the same users: "
-        f"{METRICS[0]} {gain.difference:+.4f} ±{gain.stderr:.4f} (paired, p = {gain.p_value:.1g})\n"
-    )
-    with out.status("fitting on everybody"):
+        with status(f"fitting {recipe}"):
+            trials.append(Trial.of(recipe, data))
+    say(leaderboard(trials))
+    best = max(trials, key=lambda t: t.report[METRIC])
+    gain = best.report.compare(trials[0].report, METRIC)
+    say(f"\n{type(best.recipe).__name__} against Popularity on the same users:")
+    say(f"{METRIC} {gain.difference:+.4f} ±{gain.stderr:.4f} (paired, p = {gain.p_value:.1g})\n")
+    with status("fitting on everybody"):
         model = best.recipe.fit(events)
     titles = dict(zip(model.items, events.titles or [], strict=True))
-    out.print("[bold]Someone who liked[/bold] " + "; ".join(titles[i] for i in HISTORY))
+    say("[bold]Someone who liked[/bold] " + "; ".join(titles[i] for i in HISTORY))
     found = model.recommend_for([HISTORY], k=5)
     for rank, item in enumerate(found.items[0], start=1):
-        out.print(Text(f"  {rank}. {titles[item]}", style="bold"), Text(f"score {found.scores[0][rank - 1]:.3f}, because of"))
-        out.print(reasons(model, list(HISTORY), item), end="")
-    out.print(YOURS)
+        say(Text(f"  {rank}. {titles[item]}", style="bold"), Text(f"score {found.scores[0][rank - 1]:.3f}, because of"))
+        say(reasons(model, list(HISTORY), item), end="")
+    say(YOURS)
+    return {"models": [t.to_json() for t in trials], "history": HISTORY, "recommendations": found.frame().to_dicts()}
 
 
 def _size(events: Interactions) -> str:

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
+from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
-from gramian.evaluation.evaluate import Report
+from gramian.app.trial import Trial
 from gramian.linalg.memory import readable
-from gramian.models.recipe import Recipe
 from gramian.recommender import Recommendations, Recommender
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A recipe fitted and judged, with its cost."""
-
-    recipe: Recipe
-    report: Report
-    seconds: float
-    peak_bytes: int
 
 
 def leaderboard(trials: Sequence[Trial]) -> Table:
@@ -32,16 +21,16 @@ def leaderboard(trials: Sequence[Trial]) -> Table:
     table.add_column("model", no_wrap=True)
     for metric in metrics:
         table.add_column(metric, justify="right", no_wrap=True)
-    table.add_column("fit", justify="right")
-    table.add_column("peak memory", justify="right")
-    table.add_column("settings", no_wrap=True, overflow="ellipsis")
+    table.add_column("fit", justify="right", no_wrap=True)
+    table.add_column("memory", justify="right", no_wrap=True)
+    table.add_column("settings")
     ranked = sorted(trials, key=lambda trial: -trial.report[metrics[0]])
     for place, trial in enumerate(ranked):
         errors = trial.report.stderr
         cells = [f"{mean:.4f}" + (f" ±{errors[m]:.4f}" if m in errors else "") for m, mean in trial.report.mean.items()]
         cost = [f"{trial.seconds:.2f} s", readable(trial.peak_bytes)]
-        name, settings = str(trial.recipe).removesuffix(")").split("(")
-        table.add_row(name, *cells, *cost, settings, style="green" if place == 0 else None)
+        name = type(trial.recipe).__name__
+        table.add_row(name, *cells, *cost, trial.recipe.settings, style="green" if place == 0 else None)
     return table
 
 
@@ -65,6 +54,11 @@ def reasons(model: Recommender, history: list[object], item: object, n: int = 3,
         bar = "█" * max(1, round(abs(value) / longest * width))
         text.append(f"      {bar:<{width}} {value:+.3f}  {explanation.titles.get(item_id, item_id)}\n", style="dim")
     return text
+
+
+def status(what: str) -> Status:
+    """A spinner on stderr while something runs."""
+    return Console(stderr=True).status(what)
 
 
 out = Console()

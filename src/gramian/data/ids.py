@@ -58,7 +58,17 @@ class Index:
         return self if len(fresh) == 0 else Index(self.tolist() + other[fresh])
 
     def take(self, positions: np.ndarray) -> Index:
-        return Index(self.values[positions])
+        """The ids at these distinct positions."""
+        part = object.__new__(Index)  # distinct and of one type already
+        part.values = self.values[positions]
+        return part
+
+
+def ids_of(what: str, ids: Iterable[Any]) -> list[Any]:
+    """A list of ids from any iterable but a string, whose letters nobody means."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+        raise InvalidInput(f"a list of {what}", repr(ids), f"Pass [{ids!r}]")
+    return ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
 
 
 def as_array(values: list[Any]) -> np.ndarray:

@@ -49,6 +49,8 @@ class Interactions:
         and `min_value=4` keeps the entries of at least 4 and counts each once.
         """
         if isinstance(data, Interactions):
+            if user or item or value or min_value is not None or time or title:
+                raise InvalidInput("a table or a matrix to read columns of", "Interactions", "Use them as they are")
             return data
         if sp.issparse(data) or isinstance(data, np.ndarray):
             if user or item or value or time or title:
@@ -108,7 +110,10 @@ class Interactions:
 
     def with_titles(self, titles: Mapping[Any, str]) -> Interactions:
         """The same interactions with a title for each item; an item without one is shown by its id."""
-        return replace(self, titles=[str(titles.get(item, item)) for item in self.items.tolist()])
+        if not isinstance(titles, Mapping):
+            raise InvalidInput("titles as a mapping from item id to title", type(titles).__name__, "Pass {id: title}")
+        named = [(item, titles.get(item)) for item in self.items.tolist()]
+        return replace(self, titles=[str(item if title is None else title) for item, title in named])
 
     def k_core(self, users: int, items: int | None = None) -> Interactions:
         """The largest part in which every user has at least `users` items and every item at least `items` users.
@@ -116,8 +121,8 @@ class Interactions:
         `k_core(5)` asks 5 of both. Dropping users takes users away from items and the reverse, so it repeats until stable.
         """
         floor_users, floor_items = users, users if items is None else items
-        if min(floor_users, floor_items) < 0:
-            raise InvalidInput("k of at least 0", f"{min(floor_users, floor_items)}", "Pass k_core(5), say")
+        if not (is_number(floor_users) and is_number(floor_items) and min(floor_users, floor_items) >= 0):
+            raise InvalidInput("k of at least 0", f"{floor_users!r}, {floor_items!r}", "Pass k_core(5), say")
         rows, columns = self.rows, self.matrix.indices
         keep = np.ones(len(columns), dtype=bool)
         while True:

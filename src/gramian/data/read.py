@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from pathlib import Path
 
 import polars as pl
@@ -78,7 +78,7 @@ FORMATS: dict[str, Callable[[list[Path]], pl.LazyFrame]] = {
     ".csv": lambda paths: pl.scan_csv(paths, infer_schema=False, glob=False),
     ".tsv": lambda paths: pl.scan_csv(paths, infer_schema=False, glob=False, separator="\t"),
     ".parquet": lambda paths: pl.scan_parquet(paths, glob=False),
-    ".jsonl": lambda paths: pl.scan_ndjson(paths, infer_schema_length=None),
+    ".jsonl": lambda paths: pl.scan_ndjson([escape(str(p)) for p in paths], infer_schema_length=None),
 }
 TEXT = (".csv", ".tsv")
 
@@ -87,7 +87,8 @@ def _refuse_mixed_ids(paths: list[Path], scan: pl.LazyFrame, columns: Columns) -
     """Polars reads a JSON column of numbers and words as words, which would make one id of 1 and "1"."""
     for name in (columns.user, columns.item):
         if scan.collect_schema()[name] == pl.String:
-            as_numbers = pl.scan_ndjson(paths, schema_overrides={name: pl.Float64}, ignore_errors=True)
+            exact = [escape(str(path)) for path in paths]
+            as_numbers = pl.scan_ndjson(exact, schema_overrides={name: pl.Float64}, ignore_errors=True)
             if as_numbers.select(pl.col(name).count()).collect().item():
                 raise InvalidInput(f"ids of one type in {name!r}", "numbers and words", "Write them all as text")
 

@@ -117,8 +117,9 @@ def published(train: Interactions | str, test: Interactions | None = None) -> Sp
     """Published train and test files as they are: two sets of interactions, or the name of a data set that has both."""
     if isinstance(train, str):
         train, test = datasets.load_published(train)
-    if test is None:
-        raise InvalidInput("train and test interactions, or a data set's name", "train only", "Pass both")
+    if not (isinstance(train, Interactions) and isinstance(test, Interactions)):
+        got = f"{type(train).__name__} and {type(test).__name__}"
+        raise InvalidInput("train and test interactions, or a data set's name", got, "Wrap both: gr.Interactions.of(...)")
     users, items = train.users.union(test.users), train.items.union(test.items)
     train, test = train.reindex(users, items), test.reindex(users, items)
     return _tested(train, train, test, np.ones(test.n_interactions, dtype=bool))
@@ -181,9 +182,9 @@ def _share(name: str, value: float) -> None:
 
 
 def _count(name: str, value: int | float, total: int) -> int:
-    if not is_number(value) or value < 0:
-        raise InvalidInput(f"{name} of at least 0", f"{value}", "Pass a number of users or a share")
-    return int(value * total) if isinstance(value, float) and value < 1 else int(value)
+    if not is_number(value) or value < 0 or (value >= 1 and value != int(value)):
+        raise InvalidInput(f"{name} as a number of users or a share below 1", f"{value}", "Pass 100 or 0.1, say")
+    return int(value * total) if value < 1 else int(value)
 
 
 def _times(events: Interactions) -> np.ndarray:

@@ -11,7 +11,7 @@ import polars as pl
 from scipy.stats import ttest_rel
 
 from gramian.data.split import Split
-from gramian.errors import InvalidInput
+from gramian.errors import InvalidInput, UnknownId
 from gramian.evaluation.metrics import CATALOG_METRICS, METRICS, Lists, find_hits, parse
 from gramian.recommender import Recommender
 
@@ -36,13 +36,17 @@ class Report:
     catalog: dict[str, float]  # metrics of all lists together, such as coverage
     users: list[Any]
     split: str  # the split's fingerprint
+    metrics: tuple[str, ...]  # in the order they were asked for
 
     def __getitem__(self, metric: str) -> float:
+        if metric not in self.metrics:
+            raise UnknownId(f"a metric of the report ({', '.join(self.metrics)})", repr(metric), "Evaluate it")
         return self.mean[metric]
 
     @property
     def mean(self) -> dict[str, float]:
-        return {name: float(values.mean()) for name, values in self.per_user.items()} | self.catalog
+        found = {name: float(values.mean()) for name, values in self.per_user.items()} | self.catalog
+        return {name: found[name] for name in self.metrics}
 
     @property
     def stderr(self) -> dict[str, float]:
@@ -82,6 +86,8 @@ def evaluate(model: Recommender, split: Split, metrics: Sequence[str] = DEFAULT_
     """
     if isinstance(metrics, str):
         raise InvalidInput("a list of metrics", repr(metrics), f"Pass [{metrics!r}]")
+    if not isinstance(model, Recommender):
+        raise InvalidInput("a fitted model", type(model).__name__, "Fit it first: recipe.fit(split.train)")
     if not isinstance(split, Split):
         raise InvalidInput("a Split", type(split).__name__, "Make one: gr.split.strong(events)")
     parsed = {metric: parse(metric) for metric in metrics}
@@ -93,10 +99,10 @@ def evaluate(model: Recommender, split: Split, metrics: Sequence[str] = DEFAULT_
     lists = Lists(
         columns,
         find_hits(columns, target),
-        np.diff(split.target.matrix.indptr),
+        np.diff(split.target.matrix.indptr).astype(np.int64),
         model.events.popularity,
         model.events.n_users,
     )
     per_user = {metric: METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in METRICS}
     catalog = {metric: CATALOG_METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in CATALOG_METRICS}
-    return Report(per_user, catalog, users.tolist(), split.fingerprint)
+    return Report(per_user, catalog, users.tolist(), split.fingerprint, tuple(parsed))

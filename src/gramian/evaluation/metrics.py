@@ -42,7 +42,7 @@ class Lists:
         """The most hits a list of k can have."""
         return np.minimum(self.n_targets, k)
 
-    def at(self, k: int, of_item: np.ndarray) -> np.ndarray:
+    def mean_of(self, k: int, of_item: np.ndarray) -> np.ndarray:
         """The mean of an item's property over each list's first k."""
         shown = self.columns[:, :k]
         total = np.sum(of_item[shown], axis=1, where=shown >= 0)
@@ -78,17 +78,17 @@ def average_precision(lists: Lists, k: int) -> np.ndarray:
 
 def ndcg(lists: Lists, k: int) -> np.ndarray:
     hits = lists.hits[:, :k]
-    discount = 1 / np.log2(np.arange(2, k + 2))
+    discount = 1 / np.log2(np.arange(2, max(hits.shape[1], lists.cap(k).max(initial=0)) + 2))
     ideal = np.concatenate([[0.0], np.cumsum(discount)])
     return (hits @ discount[: hits.shape[1]]) / ideal[lists.cap(k)]
 
 
 def novelty(lists: Lists, k: int) -> np.ndarray:
-    return lists.at(k, -np.log2((lists.popularity + 1) / (lists.n_train_users + 1)))
+    return lists.mean_of(k, -np.log2((lists.popularity + 1) / (lists.n_train_users + 1)))
 
 
 def popularity(lists: Lists, k: int) -> np.ndarray:
-    return lists.at(k, lists.popularity)
+    return lists.mean_of(k, lists.popularity)
 
 
 def coverage(lists: Lists, k: int) -> float:

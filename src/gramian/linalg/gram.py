@@ -11,7 +11,7 @@ from gramian import store
 from gramian.data.ids import Index
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
-from gramian.linalg.symmetric import Symmetric
+from gramian.linalg.symmetric import Symmetric, checked_dtype
 
 CHUNKS_PER_THREAD = 16
 
@@ -25,7 +25,9 @@ class Gram:
     @staticmethod
     def of(events: Interactions, dtype: str | type = "float32") -> Gram:
         """Sum the outer products of all users' rows, in parallel over items."""
-        matrix = Symmetric.empty(events.n_items, np.dtype(dtype).type)
+        if not isinstance(events, Interactions):
+            raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
+        matrix = Symmetric.empty(events.n_items, checked_dtype(dtype))
         rows, columns = events.matrix, events.matrix.tocsc()
         cost = column_costs(rows.indptr.astype(np.int64), rows.indices, events.n_items)
         chunks = equal_chunks(cost, CHUNKS_PER_THREAD * get_num_threads())
@@ -48,6 +50,8 @@ class Gram:
 
     def __iadd__(self, other: Gram) -> Gram:
         """Add another shard's Gram into this one, in place."""
+        if not isinstance(other, Gram):
+            return NotImplemented
         if self.items != other.items:
             raise InvalidInput("Grams of the same items in the same order", "other items", "Use `events.reindex` first")
         self.matrix.buffer += other.matrix.buffer
@@ -56,6 +60,8 @@ class Gram:
         return self
 
     def __add__(self, other: Gram) -> Gram:
+        if not isinstance(other, Gram):
+            return NotImplemented
         total = Gram(self.matrix.copy(), self.items, self.n_users, self.is_binary)
         total += other
         return total
@@ -68,8 +74,11 @@ class Gram:
     @staticmethod
     def load(path: str | Path) -> Gram:
         facts, arrays, ids = store.read(path, "gram")
-        matrix = Symmetric(facts["n"], arrays["gram"], facts["width"])
-        return Gram(matrix, Index(ids["items"]), facts["n_users"], facts["is_binary"])
+        with store.damage_in(path):
+            matrix = Symmetric.stored(facts["n"], arrays["gram"], facts["width"])
+            items = Index(ids["items"])
+            store.require(len(items) == matrix.n, "an id for every item")
+            return Gram(matrix, items, int(facts["n_users"]), bool(facts["is_binary"]))
 
 
 def equal_chunks(cost: np.ndarray, n_chunks: int) -> np.ndarray:
@@ -92,11 +101,11 @@ def accumulate(buffer, n, width, indptr, indices, data, column_ptr, column_rows,
     # Column j of the lower half is the sum of x_uj · x_u[j:] over the users u of item j. It gathers in a buffer that
     # stays in cache, and is written once, to one run of memory.
     for chunk in prange(len(chunks) - 1):
-        column = np.zeros(n, buffer.dtype)
+        column = np.zeros(n, np.float64)  # float32 would stall at 2²⁴ users
         for j in range(chunks[chunk], chunks[chunk + 1]):
             for q in range(column_ptr[j], column_ptr[j + 1]):
                 u = column_rows[q]
-                weight = buffer.dtype.type(column_data[q])
+                weight = np.float64(column_data[q])
                 for p in range(indptr[u + 1] - 1, indptr[u] - 1, -1):
                     i = indices[p]
                     if i < j:

@@ -19,7 +19,7 @@ from gramian.progress import track
 
 PROBES = 4
 TOLERANCE = {np.dtype(np.float32): 2e-3, np.dtype(np.float64): 1e-6}
-REMEDY = "Raise l2 (or dropout), or fit with dtype='float64'"
+REMEDY = "Raise l2 (or dropout), or use float64: dtype='float64' in fit or in Gram.of"
 
 
 def workspace(n: int, width: int) -> int:

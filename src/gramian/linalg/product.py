@@ -11,9 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit, prange
 
-from gramian.linalg.symmetric import Symmetric
-
-PANEL = 64
+from gramian.linalg.symmetric import PANEL, Symmetric
 
 
 def panels(histories: sp.csr_array, matrix: Symmetric) -> Iterator[tuple[int, np.ndarray]]:

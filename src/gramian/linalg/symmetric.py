@@ -19,9 +19,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from gramian.errors import DamagedFile, InvalidInput
 from gramian.linalg.memory import readable, require
 
-WIDTH = 512  # columns in a block: see benchmarks/inverse.py
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+PANEL = 64  # columns scored at a time; divides a block's width, so that a panel lies in one block
+WIDTH = 512  # columns in a block: see benchmarks/README.md
 
 
 class Symmetric:
@@ -36,6 +39,13 @@ class Symmetric:
         n_bytes = size(n, width) * np.dtype(dtype).itemsize
         require(n_bytes, f"half of a {n:,} × {n:,} matrix", "Keep fewer items (k_core) or use a machine with more memory")
         return Symmetric(n, np.empty(size(n, width), dtype), width)
+
+    @staticmethod
+    def stored(n: int, buffer: np.ndarray, width: int) -> Symmetric:
+        """A matrix around a buffer that was read from a file, which may be anybody's."""
+        if n < 1 or width < 1 or width % PANEL or buffer.dtype not in DTYPES or buffer.shape != (size(n, width),):
+            raise DamagedFile(f"half of a {n} × {n} matrix", f"{buffer.dtype} of shape {buffer.shape}", "Save it again")
+        return Symmetric(n, buffer, width)
 
     def __repr__(self) -> str:
         return f"Symmetric({self.n:,} × {self.n:,} {self.dtype}, {readable(self.buffer.nbytes)})"
@@ -107,6 +117,16 @@ class Symmetric:
             out[first:, first:last] = block
             out[first:last, last:] = block[last - first :].T
         return out
+
+
+def checked_dtype(dtype: str | type) -> type:
+    """float32 or float64."""
+    try:
+        if dtype is not None and np.dtype(dtype) in DTYPES:
+            return np.dtype(dtype).type
+    except TypeError:
+        pass
+    raise InvalidInput("dtype float32 or float64", repr(dtype), "Leave it out")
 
 
 def size(n: int, width: int = WIDTH) -> int:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -132,9 +133,9 @@ class DEQL(Denoising):
         DEQL(dropout=p, kept_weight=b, l2=lam)  # checks their ranges
         if not (is_number(a) and a > 0):
             raise InvalidInput("a above 0", repr(a), "Pass a=1; only b/a and λ/a² matter")
-        c = p * a**2 + (1 - p) * b**2
-        if c == 0:
-            raise InvalidInput("dropout p or emphasis b above 0", "both 0", "With neither there is nothing to rebuild")
+        c = p * a * a + (1 - p) * b * b
+        if not 0 < c < inf:
+            raise InvalidInput("p·a² + (1 − p)·b² above 0 and finite", f"{c}", "Choose p or b above 0, and ordinary a and b")
         return DEQL(dropout=p, l2=lam / ((1 - p) ** 2 * c), kept_weight=b / a, zero_diagonal=zero_diagonal)
 
     def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -142,7 +143,7 @@ class DEQL(Denoising):
         y = np.zeros(len(s))
         if b == 0 or self.zero_diagonal:
             return np.full(len(s), 1 / q), y
-        rho = b**2 / (p + q * b**2)
+        rho = 1 / (p / b / b + q)
         below = rho * s + q * self.l2 - q * rho**2 * (s + penalty - g)
         np.divide(rho * (g - penalty), below, out=y, where=s > 0)
         return 1 / q - rho * y, y

@@ -16,7 +16,7 @@ from gramian.errors import Inaccurate, InvalidInput, PrecisionWarning
 from gramian.linalg.gram import Gram
 from gramian.linalg.inverse import workspace
 from gramian.linalg.memory import require
-from gramian.linalg.symmetric import WIDTH, size
+from gramian.linalg.symmetric import WIDTH, checked_dtype, size
 from gramian.recommender import Recommender, Scorer
 
 
@@ -42,10 +42,14 @@ class Recipe(ABC):
                 raise InvalidInput(f"{f.name} of {name} to be {wanted}", repr(value), f"The default is {f.default}")
             object.__setattr__(self, f.name, bool(value) if isinstance(f.default, bool) else float(value))
 
-    def __str__(self) -> str:
+    @property
+    def settings(self) -> str:
+        """The settings in short, as in 'dropout=0.3, l2=200'."""
         values = {name: value for name, value in asdict(self).items() if value is not False}
-        shown = (f"{name}={value if value is True else format(value, 'g')}" for name, value in values.items())
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return ", ".join(f"{name}={value if value is True else format(value, 'g')}" for name, value in values.items())
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.settings})"
 
     def to_json(self) -> dict[str, Any]:
         return {"name": type(self).__name__, "settings": asdict(self)}
@@ -54,9 +58,7 @@ class Recipe(ABC):
         """Fit on interactions. `dtype="float64"` doubles the memory for models whose float32 inverse would be poor."""
         if not isinstance(events, Interactions):
             raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
-        if np.dtype(dtype) not in (np.dtype(np.float32), np.dtype(np.float64)):
-            raise InvalidInput("dtype float32 or float64", f"{dtype}", "Leave it out")
-        return Recommender(self.scorer(events, dtype), self, events)
+        return Recommender(self.scorer(events, checked_dtype(dtype)), self, events)
 
     @abstractmethod
     def scorer(self, events: Interactions, dtype: str | type) -> Scorer:
@@ -74,7 +76,7 @@ class ClosedForm(Recipe):
 
     def scorer(self, events: Interactions, dtype: str | type) -> Scorer:
         require(
-            fit_bytes(events.n_items, dtype),
+            fit_bytes(events.n_items, dtype) + 8 * events.n_interactions,  # and the interactions by column
             f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
             "Keep fewer items (events.k_core) or use a machine with more memory",
         )

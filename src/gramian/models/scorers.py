@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
+from gramian import store
 from gramian.errors import NotSupported
-from gramian.linalg.product import PANEL, panels
-from gramian.linalg.symmetric import Symmetric
+from gramian.linalg.product import panels
+from gramian.linalg.symmetric import PANEL, Symmetric
 
 
 class ItemWeights:
@@ -24,6 +25,10 @@ class ItemWeights:
     def __init__(self, inverse: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> None:
         self.inverse = inverse
         self.factor, self.diagonal = factor.astype(inverse.dtype), diagonal.astype(inverse.dtype)
+
+    @property
+    def n_items(self) -> int:
+        return self.inverse.n
 
     def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
         by_column = histories.tocsc()  # where the diagonal adds to the items of the history itself
@@ -59,7 +64,9 @@ class ItemWeights:
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ItemWeights:
-        inverse = Symmetric(facts["n"], arrays["inverse"], facts["width"])
+        inverse = Symmetric.stored(facts["n"], arrays["inverse"], facts["width"])
+        shapes = {arrays["factor"].shape, arrays["diagonal"].shape}
+        store.require(shapes == {(inverse.n,)}, "a factor and a diagonal entry for every item")
         return ItemWeights(inverse, arrays["factor"], arrays["diagonal"])
 
 
@@ -70,6 +77,10 @@ class SameForAll:
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values.astype(np.float32)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.values)
 
     def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
         for first in range(0, len(self.values), PANEL):
