@@ -233,3 +233,11 @@ def test_paths_that_cannot_be_a_model(events, tmp_path, monkeypatch):
             model.save(path)
     model.save("here/")
     assert gr.load("here").recipe == model.recipe
+
+
+def test_crafted_popularity_is_refused(events, tmp_path):
+    model = gr.Popularity().fit(events)
+    model.save(tmp_path / "model")
+    rewritten(tmp_path / "model", scorer_values=model.scorer.values[:, None])
+    with pytest.raises(gr.errors.DamagedFile, match="one value"):
+        gr.load(tmp_path / "model")

@@ -52,7 +52,7 @@ class Scorer(Protocol):
         ...
 
 
-class Setting(Protocol):
+class RecipeLike(Protocol):
     """What a recommender needs to know of its recipe."""
 
     def to_json(self) -> dict[str, Any]: ...
@@ -113,7 +113,7 @@ class Explanation(Mapping[Any, float]):
 class Recommender:
     """A scorer, the ids of its items, the users it was fitted on, and the recipe that made it."""
 
-    def __init__(self, scorer: Scorer, recipe: Setting, events: Interactions) -> None:
+    def __init__(self, scorer: Scorer, recipe: RecipeLike, events: Interactions) -> None:
         self.scorer, self.recipe, self.events = scorer, recipe, events
 
     def __repr__(self) -> str:

@@ -292,8 +292,9 @@ def events_of(
     if data in registry.DATASETS and not Path(data).exists():
         refuse("a named data set", {"--user": user, "--item": item, "--time": time, "--title": title})
         known = registry.DATASETS[data].value
-        if (value or column or known) != known or (column or known) != known:
-            raise InvalidInput(f"values in {known!r} of {data}", value or column, "Name that column")
+        foreign = {value, column} - {None, "", known}
+        if foreign:
+            raise InvalidInput(f"values in {known!r} of {data}", repr(foreign.pop()), "Name that column")
         return registry.load(data, min_value=number(least) if min_value else None, weights=value is not None)
     if min_value and not equals:
         raise InvalidInput("--min-value column=number", min_value, "Pass rating=4, say")

@@ -80,8 +80,7 @@ def as_array(values: list[Any]) -> np.ndarray:
 
 
 def check_one_type(values: list[Any], column: str) -> None:
-    missing = next((row for row, v in enumerate(values) if v is None or (isinstance(v, float) and v != v)), None)
-    if missing is not None:
+    if any(v is None or (isinstance(v, float) and v != v) for v in values):
         raise InvalidInput(f"an id in every row of {column!r}", "a null", "Drop or fill such rows first")
     types = sorted({type(v).__name__ for v in values})
     if len(types) > 1:

@@ -150,8 +150,10 @@ class Interactions:
 
     def take(self, rows: np.ndarray) -> Interactions:
         """The users in these rows, with the same items."""
-        numbered = sp.csr_array((np.arange(self.n_interactions), self.matrix.indices, self.matrix.indptr), self.matrix.shape)
-        times = None if self.times is None else self.times[numbered[rows].data]
+        times = None
+        if self.times is not None:
+            numbers = np.arange(self.n_interactions)
+            times = self.times[sp.csr_array((numbers, self.matrix.indices, self.matrix.indptr), self.matrix.shape)[rows].data]
         return replace(self, matrix=self.matrix[rows], users=self.users.take(rows), times=times)
 
     def reindex(self, users: Index, items: Index) -> Interactions:

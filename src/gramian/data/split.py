@@ -56,7 +56,7 @@ def strong(
     n_test = _count("test_users", test_users, events.n_users)
     if n_test < 1 or n_validation + n_test >= events.n_users or n_validation + n_test > len(divisible):
         raise InvalidInput(
-            f"1 or more test users, and fewer held-out users than the {len(divisible)} with two items or more",
+            f"1 or more test users, at most {len(divisible)} held out (those with two items or more), and someone to train on",
             f"{n_validation} validation and {n_test} test users of {events.n_users}",
             "Lower validation_users and test_users",
         )

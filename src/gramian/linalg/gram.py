@@ -11,7 +11,7 @@ from gramian import store
 from gramian.data.ids import Index
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
-from gramian.linalg.symmetric import Symmetric, checked_dtype
+from gramian.linalg.symmetric import Symmetric, block_start, checked_dtype
 
 CHUNKS_PER_THREAD = 16
 
@@ -111,18 +111,15 @@ def accumulate(buffer, n, width, indptr, indices, data, column_ptr, column_rows,
                     if i < j:
                         break
                     column[i] += weight * data[p]
-            before = j // width
-            first = before * width
-            start = first * n - width * width * (before * (before - 1) // 2) + (j - first) * (n - first) - first
-            for i in range(first, n):
-                buffer[start + i] = column[i]
-            # the rows above the diagonal within the diagonal block are filled by symmetry below
+            first = j // width * width
+            start = block_start(first, n, width) + (j - first) * (n - first) - first
             for i in range(j, n):
+                buffer[start + i] = column[i]
                 column[i] = 0
-    for before in prange((n + width - 1) // width):
-        first = before * width
-        last = min(first + width, n)
-        start = first * n - width * width * (before * (before - 1) // 2)
-        for j in range(first, last):
+    # above the diagonal, within the diagonal blocks, by symmetry
+    for block in prange((n + width - 1) // width):
+        first = block * width
+        start = block_start(first, n, width)
+        for j in range(first, min(first + width, n)):
             for i in range(first, j):
                 buffer[start + (j - first) * (n - first) + i - first] = buffer[start + (i - first) * (n - first) + j - first]

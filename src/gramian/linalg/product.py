@@ -1,7 +1,7 @@
 """Sparse histories × a half-stored symmetric matrix, a panel of columns at a time.
 
 For a panel of 64 columns the matrix rows that the histories touch are packed side by side (256 bytes each, a table that
-stays in cache), and every user's sum runs over packed rows with its 64 sums in registers. Only the rows some history needs
+stays in cache), and every user's sum runs over packed rows with its 64 sums at hand. Only the rows some history needs
 are packed, so a single user costs a single user's rows.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit, prange
 
-from gramian.linalg.symmetric import PANEL, Symmetric
+from gramian.linalg.symmetric import PANEL, Symmetric, block_start
 
 
 def panels(histories: sp.csr_array, matrix: Symmetric) -> Iterator[tuple[int, np.ndarray]]:
@@ -30,18 +30,16 @@ def panels(histories: sp.csr_array, matrix: Symmetric) -> Iterator[tuple[int, np
 @njit(parallel=True, cache=True)
 def pack(packed, buffer, n, block, touched, first, width):  # type: ignore[no-untyped-def]
     # The panel lies in one block column, since the block's width is a multiple of the panel's.
-    b = first // block
-    top = b * block
-    start = top * n - block * block * (b * (b - 1) // 2)
+    top = first // block * block
+    start = block_start(top, n, block)
     for t in prange(len(touched)):
         k = touched[t]
         if k >= top:  # stored in the panel's own block, one entry in each of its columns
             for c in range(width):
                 packed[t, c] = buffer[start + (first + c - top) * (n - top) + k - top]
         else:  # stored in the block of k, where the panel is a run of column k
-            kb = k // block
-            ktop = kb * block
-            at = ktop * n - block * block * (kb * (kb - 1) // 2) + (k - ktop) * (n - ktop) + first - ktop
+            ktop = k // block * block
+            at = block_start(ktop, n, block) + (k - ktop) * (n - ktop) + first - ktop
             for c in range(width):
                 packed[t, c] = buffer[at + c]
 
@@ -49,11 +47,11 @@ def pack(packed, buffer, n, block, touched, first, width):  # type: ignore[no-un
 @njit(parallel=True, cache=True, fastmath={"contract"})
 def multiply(sums, indptr, indices, data, packed):  # type: ignore[no-untyped-def]
     for u in prange(len(indptr) - 1):
-        total = np.zeros(64, sums.dtype)
+        total = np.zeros(PANEL, sums.dtype)
         for p in range(indptr[u], indptr[u + 1]):
             row = packed[indices[p]]
             weight = data[p]
-            for c in range(64):
+            for c in range(PANEL):
                 total[c] += weight * row[c]
-        for c in range(64):
+        for c in range(PANEL):
             sums[u, c] = total[c]

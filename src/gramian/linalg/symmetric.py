@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numba.extending import register_jitable
 
 from gramian.errors import DamagedFile, InvalidInput
 from gramian.linalg.memory import readable, require
@@ -60,8 +61,7 @@ class Symmetric:
 
     def block(self, first: int, last: int) -> np.ndarray:
         """A view of the block column [first, last): shape (n − first, last − first), Fortran order."""
-        before = first // self.width
-        start = first * self.n - self.width * self.width * (before * (before - 1) // 2)
+        start = block_start(first, self.n, self.width)
         return self.buffer[start : start + (self.n - first) * (last - first)].reshape(last - first, self.n - first).T
 
     def blocks(self) -> Iterator[tuple[int, int, np.ndarray]]:
@@ -117,6 +117,13 @@ class Symmetric:
             out[first:, first:last] = block
             out[first:last, last:] = block[last - first :].T
         return out
+
+
+@register_jitable
+def block_start(first: int, n: int, width: int) -> int:
+    """Where in the buffer the block column that begins with column `first` begins."""
+    before = first // width
+    return first * n - width * width * (before * (before - 1) // 2)
 
 
 def checked_dtype(dtype: str | type) -> type:

@@ -103,4 +103,5 @@ class SameForAll:
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SameForAll:
+        store.require(arrays["values"].ndim == 1, "one value for every item")
         return SameForAll(arrays["values"])
