@@ -218,7 +218,7 @@ BAD = {
     "threshold without a column": (["fit", "{csv}", "--min-value", "4"], "rating=4"),
     "missing column": (["fit", "{csv}", "--user", "who"], "'who'"),
     "no such model folder": (["recommend", "nowhere", "--history", "1"], "nowhere"),
-    "nothing asked": (["recommend", "{model}"], "--user or --history"),
+    "nothing asked": (["recommend", "{model}"], "--user, --history or --out"),
     "unknown user": (["recommend", "{model}", "--user", "nobody"], "'nobody'"),
     "unknown item": (["recommend", "{model}", "--history", "star wars"], "Star Wars: Episode IV"),
     "k of 0": (["recommend", "{model}", "--history", "260", "-k", "0"], "k of at least 1"),

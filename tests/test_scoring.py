@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg.product import panels
+from gramian.linalg.product import DENSE_PANEL, FEW, dense_panels, panels
 from gramian.linalg.topk import Best
 
 
@@ -49,12 +49,23 @@ def test_tie_order_is_a_permutation_unlike_the_column_order():
     assert abs(np.corrcoef(ranks, np.arange(5_000))[0, 1]) < 0.05
 
 
+@pytest.mark.parametrize("n_users", [1, FEW, FEW + 1, 90])
 @pytest.mark.parametrize("n_items", [3, 64, 65, 1_100])
-def test_fused_product_equals_dense_product(n_items):
+def test_fused_product_equals_dense_product(n_items, n_users):
     events = clustered(90, n_items, 900)
     gram = gr.Gram.of(events).matrix
-    product = np.concatenate([panel.copy() for _, panel in panels(events.matrix, gram)], axis=1)
-    np.testing.assert_allclose(product, events.matrix @ gram.dense(), rtol=1e-6)
+    factor, diagonal = np.random.default_rng(0).standard_normal((2, n_items)).astype(np.float32)
+    histories = events.matrix[:n_users]
+    product = np.concatenate([panel.copy() for _, panel in panels(histories, gram, factor, diagonal)], axis=1)
+    np.testing.assert_allclose(product, histories @ (gram.dense() * factor + np.diag(diagonal)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n_items", [1, DENSE_PANEL - 1, DENSE_PANEL, 2 * DENSE_PANEL + 7])
+def test_dense_panels_are_the_product_of_the_factors(n_items):
+    left, right = (np.random.default_rng(0).standard_normal((m, 5)).astype(np.float32) for m in (30, n_items))
+    starts, parts = zip(*((first, panel.copy()) for first, panel in dense_panels(left, right)), strict=True)
+    assert starts == tuple(range(0, n_items, DENSE_PANEL))
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), left @ right.T, rtol=1e-5, atol=1e-5)
 
 
 @pytest.fixture(scope="module")

@@ -54,3 +54,7 @@ class Inaccurate(GramianError, ArithmeticError):
 
 class PrecisionWarning(UserWarning):
     pass
+
+
+class StartingOver(UserWarning):
+    pass

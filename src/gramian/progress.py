@@ -41,3 +41,11 @@ def track(steps: Sequence[T], what: str) -> Iterator[T]:
         for step in steps:
             yield step
             advance(1)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words, as in '7 min 30 s'."""
+    if seconds < 60:
+        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

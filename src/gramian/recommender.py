@@ -14,9 +14,10 @@ import scipy.sparse as sp
 from gramian import store
 from gramian.data.ids import Index, ids_of
 from gramian.data.interactions import Interactions, csr
-from gramian.data.tables import is_number, series
-from gramian.errors import InvalidInput, UnknownId
+from gramian.data.tables import is_number, series, write_parquet
+from gramian.errors import InvalidInput, NotSupported, UnknownId
 from gramian.linalg.memory import require
+from gramian.linalg.threads import threads
 from gramian.linalg.topk import Best
 from gramian.progress import bar
 
@@ -137,6 +138,7 @@ class Recommender:
         allow: Iterable[Any] | None = None,
         deny: Iterable[Any] | None = None,
         exclude_seen: bool = True,
+        n_threads: int | None = None,
     ) -> Recommendations:
         """The k best items for known users, by id.
 
@@ -144,7 +146,50 @@ class Recommender:
         fewer items may be shown. Equal scores follow a fixed pseudo-random order of the items.
         """
         rows = self._known(users)
-        return self._recommendations(self.events.matrix[rows], k, allow, deny, exclude_seen, users=self.events.users[rows])
+        known = self.events.users[rows]
+        return self._recommendations(self.events.matrix[rows], k, allow, deny, exclude_seen, n_threads, users=known)
+
+    def recommend_to(
+        self,
+        path: str | Path,
+        k: int = 10,
+        *,
+        users: Iterable[Any] | None = None,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
+        exclude_seen: bool = True,
+        n_threads: int | None = None,
+    ) -> None:
+        """Write the k best items for all users of the model, or for these, to a parquet file: user, rank, item, title, score.
+
+        Nothing but a block of users is ever in memory, and the file appears only when it is whole.
+        """
+        rows = np.arange(self.events.n_users) if users is None else self._known(users)
+        k = _checked_k(k, self.events.n_items)
+        allowed = self._allowed(allow, deny)
+        histories = self.events.matrix if users is None else self.events.matrix[rows]
+        user_ids, item_ids = series("user", self.users), series("item", self.items)
+        titles = None if self.events.titles is None else pl.Series("title", self.events.titles)
+        if pl.Object in (user_ids.dtype, item_ids.dtype):
+            raise NotSupported(
+                "ids that parquet can hold (numbers, text, times)", "others", "Use recommend and write the lists"
+            )
+
+        def tables() -> Iterator[pl.DataFrame]:
+            for start, columns, scores in self._blocks(histories, k, allowed, exclude_seen, n_threads):
+                row, rank = np.nonzero(columns >= 0)
+                item = columns[row, rank]
+                named = [item_ids.gather(item)] if titles is None else [item_ids.gather(item), titles.gather(item)]
+                yield pl.DataFrame(
+                    [
+                        user_ids.gather(rows[start + row]),
+                        pl.Series("rank", (rank + 1).astype(np.int32)),
+                        *named,
+                        pl.Series("score", scores[row, rank].astype(np.float32)),
+                    ]
+                )
+
+        write_parquet(path, tables())
 
     def recommend_for(
         self,
@@ -154,6 +199,7 @@ class Recommender:
         allow: Iterable[Any] | None = None,
         deny: Iterable[Any] | None = None,
         exclude_seen: bool = True,
+        n_threads: int | None = None,
     ) -> Recommendations:
         """The k best items for any histories of item ids: nobody must be in the training data.
 
@@ -166,7 +212,8 @@ class Recommender:
         columns = np.concatenate([columns for columns, _, _ in parts] or [rows])
         values = np.concatenate([values for _, values, _ in parts] or [rows])
         matrix = csr(rows, columns, values, (len(parts), self.events.n_items))
-        return self._recommendations(matrix, k, allow, deny, exclude_seen, unknown=[unknown for _, _, unknown in parts])
+        unknown = [unknown for _, _, unknown in parts]
+        return self._recommendations(matrix, k, allow, deny, exclude_seen, n_threads, unknown=unknown)
 
     def similar_items(self, item: Any, k: int = 10) -> Recommendations:
         """The k items most similar to one item, in a single list."""
@@ -222,7 +269,13 @@ class Recommender:
         )
 
     def top_k(
-        self, histories: sp.csr_array, k: int, *, allowed: np.ndarray | None = None, exclude_seen: bool = True
+        self,
+        histories: sp.csr_array,
+        k: int,
+        *,
+        allowed: np.ndarray | None = None,
+        exclude_seen: bool = True,
+        n_threads: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Columns and scores of the k best items for histories in the model's columns; a short list ends in −1 and −inf.
 
@@ -231,21 +284,31 @@ class Recommender:
         k = _checked_k(k, self.events.n_items)
         columns = np.empty((histories.shape[0], k), np.int32)
         scores = np.empty((histories.shape[0], k))
-        starts = range(0, histories.shape[0], BLOCK)
+        for start, some_columns, some_scores in self._blocks(histories, k, allowed, exclude_seen, n_threads):
+            columns[start : start + BLOCK], scores[start : start + BLOCK] = some_columns, some_scores
+        return columns, scores
+
+    def _blocks(
+        self, histories: sp.csr_array, k: int, allowed: np.ndarray | None, exclude_seen: bool, n_threads: int | None
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+        """The lists of `top_k`, a block of users at a time: (first user, columns, scores)."""
+        allowed = np.ones(self.events.n_items, np.bool_) if allowed is None else allowed
+        starts = range(0, max(1, histories.shape[0]), BLOCK)  # at least one, if of no users
         with bar("recommending", len(starts) * self.events.n_items) as advance:
             for start in starts:
                 part = histories[start : start + BLOCK]
-                best = Best(part.shape[0], k, part if exclude_seen else None, _mask(allowed, self.events.n_items))
-                for first, panel in self.scorer.panels(part):
-                    best.push(panel, first)
-                    advance(panel.shape[1])
-                columns[start : start + BLOCK], scores[start : start + BLOCK] = best.lists()
-        empty = np.flatnonzero(np.diff(histories.indptr) == 0)
-        if len(empty):
-            popular = Best(1, k, None, _mask(allowed, self.events.n_items))
-            popular.push(self.events.popularity[None].astype(np.float32), 0)
-            columns[empty], scores[empty] = popular.lists()
-        return columns, scores
+                best = Best(part.shape[0], k, part if exclude_seen else None, allowed)
+                with threads(n_threads):
+                    for first, panel in self.scorer.panels(part):
+                        best.push(panel, first)
+                        advance(panel.shape[1])
+                    columns, scores = best.lists()
+                empty = np.flatnonzero(np.diff(part.indptr) == 0)
+                if len(empty):
+                    popular = Best(1, k, None, allowed)
+                    popular.push(self.events.popularity[None].astype(np.float32), 0)
+                    columns[empty], scores[empty] = popular.lists()
+                yield start, columns, scores
 
     def _recommendations(
         self,
@@ -254,18 +317,22 @@ class Recommender:
         allow: Iterable[Any] | None,
         deny: Iterable[Any] | None,
         exclude_seen: bool,
+        n_threads: int | None,
         users: list[Any] | None = None,
         unknown: list[int] | None = None,
     ) -> Recommendations:
-        allowed = None
-        if allow is not None or deny is not None:
-            allowed = np.full(self.events.n_items, allow is None)
-            for name, ids, verdict in (("items to allow", allow, True), ("items to deny", deny, False)):
-                at = self.events.items.positions(ids_of(name, () if ids is None else ids))
-                allowed[at[at >= 0]] = verdict
-        columns, scores = self.top_k(histories, k, allowed=allowed, exclude_seen=exclude_seen)
+        allowed = self._allowed(allow, deny)
+        columns, scores = self.top_k(histories, k, allowed=allowed, exclude_seen=exclude_seen, n_threads=n_threads)
         fallback = (np.diff(histories.indptr) == 0).tolist()
         return self._named(columns, scores, users, unknown or [0] * len(columns), fallback)
+
+    def _allowed(self, allow: Iterable[Any] | None, deny: Iterable[Any] | None) -> np.ndarray:
+        """Which columns may be recommended."""
+        allowed = np.full(self.events.n_items, allow is None)
+        for name, ids, verdict in (("items to allow", allow, True), ("items to deny", deny, False)):
+            at = self.events.items.positions(ids_of(name, () if ids is None else ids))
+            allowed[at[at >= 0]] = verdict
+        return allowed
 
     def _named(
         self,
@@ -311,10 +378,6 @@ class Recommender:
         if column < 0:
             raise UnknownId("an item the model was fitted on", repr(item), "See model.items")
         return column
-
-
-def _mask(allowed: np.ndarray | None, n_items: int) -> np.ndarray:
-    return np.ones(n_items, np.bool_) if allowed is None else allowed
 
 
 def _checked_k(k: int, n_items: int) -> int:

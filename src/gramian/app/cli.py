@@ -9,7 +9,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +28,8 @@ from gramian.data.read import files, read
 from gramian.errors import GramianError, InvalidInput, MissingFile, UnknownId
 from gramian.evaluation.evaluate import DEFAULT_METRICS
 from gramian.linalg.memory import readable
+from gramian.linalg.scratch import clear
+from gramian.linalg.threads import threads
 from gramian.models import MODELS, load
 from gramian.models.recipe import Recipe
 from gramian.recommender import Recommendations, Recommender
@@ -55,6 +57,7 @@ Saved = Annotated[Path, typer.Argument(help="A model folder that `gramian fit` w
 UserColumn = Annotated[str | None, typer.Option("--user", help="Column of user ids.")]
 ItemColumn = Annotated[str | None, typer.Option("--item", help="Column of item ids.")]
 ValueColumn = Annotated[str | None, typer.Option("--value", help="Column of weights to keep.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="How many threads to use; all cores by default.")]
 MinValue = Annotated[
     str | None, typer.Option("--min-value", help="Keep events with at least this value, as in rating=4; for a named set, 4.")
 ]
@@ -121,6 +124,12 @@ def fit(
     ] = None,
     k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32, or float64 for twice the memory.")] = "float32",
+    scratch: Annotated[
+        Path | None,
+        typer.Option(help="Keep the matrix in a file in this folder. After a kill, the same command goes on where it was."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what time and memory it would take.")] = False,
+    n_threads: Threads = None,
     as_json: AsJson = False,
     settings: dict[str, Any],
 ) -> None:
@@ -132,10 +141,21 @@ def fit(
     events = events.k_core(k_core) if k_core else events
     with status("compiling kernels (the first run on a machine only)"):
         warm_up()
-    with Measured() as cost:
-        fitted = recipe.fit(events, dtype=dtype)
-    fitted.save(out_folder)
     facts = {"users": events.n_users, "items": events.n_items, "interactions": events.n_interactions}
+    if dry_run:
+        estimate = recipe.estimate(events, dtype=dtype, scratch=scratch)
+        if as_json:
+            show_json({"recipe": recipe.to_json(), **facts, **asdict(estimate), "fits": estimate.fits})
+            return
+        out.print(f"{recipe} on {events}: {estimate}.", markup=False)
+        if not estimate.fits:
+            out.print("Add --scratch FOLDER to keep the matrix in a file, or keep fewer items with --k-core.")
+        return
+    with Measured() as cost:
+        fitted = recipe.fit(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
+    fitted.save(out_folder)
+    if scratch:
+        clear(scratch)
     if as_json:
         show_json(
             {
@@ -160,17 +180,33 @@ def recommend(
     k: K = 10,
     allow: Annotated[list[str] | None, typer.Option(help="Only these items; repeat for more.")] = None,
     deny: Annotated[list[str] | None, typer.Option(help="None of these items; repeat for more.")] = None,
+    out_file: Annotated[
+        Path | None, typer.Option("--out", help="Write the lists of these users, or of all, to a parquet file.")
+    ] = None,
+    n_threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recommend items for known users, or for a history of items."""
-    if bool(user) == bool(history):
-        raise InvalidInput("--user or --history", "both" if user else "neither", "Pass one of them, as often as needed")
+    """Recommend items for known users, or for a history of items; for all users with --out."""
+    if history and (user or out_file):
+        raise InvalidInput("--history alone", f"{'--user' if user else '--out'} with it", "Pass one of them")
+    if not (user or history or out_file):
+        raise InvalidInput("--user, --history or --out", "none of them", "Pass one of them")
     fitted = load(model)
+    users = [id_of(fitted.events.users, u) for u in user] if user else None
     allowed, denied = ([item_of(fitted, i) for i in ids] if ids else None for ids in (allow, deny))
-    if user:
-        result = fitted.recommend([id_of(fitted.events.users, u) for u in user], k, allow=allowed, deny=denied)
+    if out_file:
+        fitted.recommend_to(out_file, k, users=users, allow=allowed, deny=denied, n_threads=n_threads)
+        n_users = fitted.events.n_users if users is None else len(users)
+        if as_json:
+            show_json({"file": str(out_file), "users": n_users})
+            return
+        out.print(f"{n_users:,} users written to {out_file}: user, rank, item, score", markup=False)
+        return
+    if users:
+        result = fitted.recommend(users, k, allow=allowed, deny=denied, n_threads=n_threads)
     else:
-        result = fitted.recommend_for([[item_of(fitted, i) for i in history or ()]], k, allow=allowed, deny=denied)
+        known = [item_of(fitted, i) for i in history or ()]
+        result = fitted.recommend_for([known], k, allow=allowed, deny=denied, n_threads=n_threads)
     if as_json:
         show_json({"recommendations": [listed(result, row) for row in range(len(result))]})
         return
@@ -212,6 +248,7 @@ def evaluate(
     min_value: MinValue = None,
     time: TimeColumn = None,
     k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
+    n_threads: Threads = None,
     as_json: AsJson = False,
     settings: dict[str, Any],
 ) -> None:
@@ -227,7 +264,8 @@ def evaluate(
         raise InvalidInput(f"a split among {', '.join(SPLITS)}, published", split, "Choose one of them")
     with status("compiling kernels (the first run on a machine only)"):
         warm_up()
-    trials = [Trial.of(recipe, parts, tuple(metric or DEFAULT_METRICS)) for recipe in recipes]
+    with threads(n_threads):
+        trials = [Trial.of(recipe, parts, tuple(metric or DEFAULT_METRICS)) for recipe in recipes]
     if as_json:
         rows = [trial.to_json() for trial in trials]
         show_json({"split": parts.fingerprint, "test_users": parts.target.n_users, "models": rows})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from polars.io.plugins import register_io_source
 
 from gramian.errors import InvalidInput
 
@@ -114,6 +118,22 @@ def series(name: str, values: list[Any]) -> pl.Series:
     kinds = {type(value).__name__ for value in values if value is not None}
     big = kinds == {"int"} and not all(v is None or -(2**63) <= v < 2**63 for v in values)
     return pl.Series(name, values, dtype=pl.Object if len(kinds) > 1 or kinds - NATIVE or big else None)
+
+
+def write_parquet(path: str | Path, tables: Iterator[pl.DataFrame]) -> None:
+    """Stream tables of one schema, at least one, into a parquet file that appears only when it is whole."""
+    first = next(tables)
+
+    def source(columns: Any, predicate: Any, n_rows: Any, batch: Any) -> Iterator[pl.DataFrame]:
+        yield from chain([first], tables)
+
+    whole = Path(path)
+    part = whole.with_name(f"{whole.name}.{os.getpid()}.part")
+    try:
+        register_io_source(source, schema=first.schema).sink_parquet(part)
+        part.replace(whole)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def numbers(column: pl.Series) -> pl.Series:

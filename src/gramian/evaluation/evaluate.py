@@ -13,6 +13,7 @@ from scipy.stats import ttest_rel
 from gramian.data.split import Split
 from gramian.errors import InvalidInput, UnknownId
 from gramian.evaluation.metrics import CATALOG_METRICS, METRICS, Lists, find_hits, parse
+from gramian.linalg.threads import threads
 from gramian.recommender import Recommender
 
 DEFAULT_METRICS = ("ndcg@20", "recall@20")
@@ -79,7 +80,9 @@ class Report:
         )
 
 
-def evaluate(model: Recommender, split: Split, metrics: Sequence[str] = DEFAULT_METRICS) -> Report:
+def evaluate(
+    model: Recommender, split: Split, metrics: Sequence[str] = DEFAULT_METRICS, *, n_threads: int | None = None
+) -> Report:
     """Rank all items for every tested user of the split, without what is in their fold-in, and compare with their targets.
 
     An item the model does not know can never be recommended, and counts as a miss where it is a target.
@@ -95,14 +98,15 @@ def evaluate(model: Recommender, split: Split, metrics: Sequence[str] = DEFAULT_
         raise InvalidInput("at least one metric", "none", f"Pass {list(DEFAULT_METRICS)}")
     users, items = split.target.users, model.events.items
     fold_in, target = split.fold_in.reindex(users, items).matrix, split.target.reindex(users, items).matrix
-    columns, _ = model.top_k(fold_in, max(k for _, k in parsed.values()))
-    lists = Lists(
-        columns,
-        find_hits(columns, target),
-        np.diff(split.target.matrix.indptr).astype(np.int64),
-        model.events.popularity,
-        model.events.n_users,
-    )
-    per_user = {metric: METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in METRICS}
-    catalog = {metric: CATALOG_METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in CATALOG_METRICS}
+    with threads(n_threads):
+        columns, _ = model.top_k(fold_in, max(k for _, k in parsed.values()))
+        lists = Lists(
+            columns,
+            find_hits(columns, target),
+            np.diff(split.target.matrix.indptr).astype(np.int64),
+            model.events.popularity,
+            model.events.n_users,
+        )
+        per_user = {metric: METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in METRICS}
+        catalog = {metric: CATALOG_METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in CATALOG_METRICS}
     return Report(per_user, catalog, users.tolist(), split.fingerprint, tuple(parsed))

@@ -12,6 +12,7 @@ from gramian.data.ids import Index
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
 from gramian.linalg.symmetric import Symmetric, block_start, checked_dtype
+from gramian.linalg.threads import threads
 
 CHUNKS_PER_THREAD = 16
 
@@ -23,26 +24,13 @@ class Gram:
         self.matrix, self.items, self.n_users, self.is_binary = matrix, items, n_users, is_binary
 
     @staticmethod
-    def of(events: Interactions, dtype: str | type = "float32") -> Gram:
+    def of(events: Interactions, dtype: str | type = "float32", *, n_threads: int | None = None) -> Gram:
         """Sum the outer products of all users' rows, in parallel over items."""
         if not isinstance(events, Interactions):
             raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
         matrix = Symmetric.empty(events.n_items, checked_dtype(dtype))
-        rows, columns = events.matrix, events.matrix.tocsc()
-        cost = column_costs(rows.indptr.astype(np.int64), rows.indices, events.n_items)
-        chunks = equal_chunks(cost, CHUNKS_PER_THREAD * get_num_threads())
-        accumulate(
-            matrix.buffer,
-            matrix.n,
-            matrix.width,
-            rows.indptr.astype(np.int64),
-            rows.indices,
-            rows.data,
-            columns.indptr.astype(np.int64),
-            columns.indices,
-            columns.data,
-            chunks,
-        )
+        with threads(n_threads):
+            fill(matrix, events)
         return Gram(matrix, events.items, events.n_users, events.is_binary)
 
     def __repr__(self) -> str:
@@ -79,6 +67,25 @@ class Gram:
             items = Index(ids["items"])
             store.require(len(items) == matrix.n, "an id for every item")
             return Gram(matrix, items, int(facts["n_users"]), bool(facts["is_binary"]))
+
+
+def fill(matrix: Symmetric, events: Interactions) -> None:
+    """Write S = XᵀX into a matrix, whatever is in it."""
+    rows, columns = events.matrix, events.matrix.tocsc()
+    row_ptr = rows.indptr.astype(np.int64)
+    chunks = equal_chunks(column_costs(row_ptr, rows.indices, matrix.n), CHUNKS_PER_THREAD * get_num_threads())
+    accumulate(
+        matrix.buffer,
+        matrix.n,
+        matrix.width,
+        row_ptr,
+        rows.indices,
+        rows.data,
+        columns.indptr.astype(np.int64),
+        columns.indices,
+        columns.data,
+        chunks,
+    )
 
 
 def equal_chunks(cost: np.ndarray, n_chunks: int) -> np.ndarray:

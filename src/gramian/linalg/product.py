@@ -1,8 +1,11 @@
-"""Sparse histories × a half-stored symmetric matrix, a panel of columns at a time.
+"""Histories × weights, a panel of columns at a time, so that nothing of the size users × items is ever made.
 
-For a panel of 64 columns the matrix rows that the histories touch are packed side by side (256 bytes each, a table that
-stays in cache), and every user's sum runs over packed rows with its 64 sums at hand. Only the rows some history needs
-are packed, so a single user costs a single user's rows.
+`panels` multiplies by W = A · dMat(factor) + dMat(diagonal) with A symmetric and half stored. For a panel of 64 columns the
+rows of W that the histories touch are packed side by side (256 bytes each, a table that stays in cache), and every
+user's sum runs over packed rows with its 64 sums at hand. Many users share the threads among themselves; a few users,
+as when one person asks, share out the panels instead, in a single launch.
+
+`dense_panels` multiplies factors by factors through BLAS.
 """
 
 from collections.abc import Iterator
@@ -13,45 +16,90 @@ from numba import njit, prange
 
 from gramian.linalg.symmetric import PANEL, Symmetric, block_start
 
+FEW = 32  # users for whom all scores at once are less than a panel of many
+DENSE_PANEL = 512
 
-def panels(histories: sp.csr_array, matrix: Symmetric) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (first, histories · A[:, first : first + width]); the panel's memory is used again for the next one."""
+
+def panels(
+    histories: sp.csr_array, matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (first, histories · W[:, first : first + width]); the panel's memory is used again for the next one."""
     touched, compact = np.unique(histories.indices, return_inverse=True)
+    indptr, compact = histories.indptr.astype(np.int64), compact.astype(np.int32)
+    stored = (matrix.buffer, matrix.n, matrix.width, factor, diagonal)
+    if histories.shape[0] <= FEW:
+        scores = np.empty((histories.shape[0], matrix.n), matrix.dtype)
+        multiply_few(scores, indptr, compact, histories.data, touched, *stored)
+        yield 0, scores
+        return
     packed = np.empty((len(touched), PANEL), matrix.dtype)
     sums = np.empty((histories.shape[0], PANEL), matrix.dtype)
-    indptr, compact = histories.indptr.astype(np.int64), compact.astype(np.int32)
     for first in range(0, matrix.n, PANEL):
-        width = min(PANEL, matrix.n - first)
-        pack(packed, matrix.buffer, matrix.n, matrix.width, touched, first, width)
+        pack(packed, touched, first, *stored)
         multiply(sums, indptr, compact, histories.data, packed)
-        yield first, sums[:, :width]
+        yield first, sums[:, : matrix.n - first]
+
+
+def dense_panels(left: np.ndarray, right: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (first, left · right[first : first + width]ᵀ); the panel's memory is used again for the next one."""
+    n = len(right)
+    scores = np.empty((len(left), min(n, DENSE_PANEL)), left.dtype)
+    for first in range(0, n, DENSE_PANEL):
+        part = scores if first + DENSE_PANEL <= n else np.empty((len(left), n - first), left.dtype)
+        yield first, np.matmul(left, right[first : first + DENSE_PANEL].T, out=part)
+
+
+@njit(inline="always")
+def pack_row(row, k, first, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
+    # W[k, first : first + PANEL]. The panel lies in one block column, since the block's width is a multiple of the panel's.
+    top = first // block * block
+    width = min(PANEL, n - first)
+    if k >= top:  # stored in the panel's own block, one entry in each of its columns
+        at, stride = block_start(top, n, block) + (first - top) * (n - top) + k - top, n - top
+        for c in range(width):
+            row[c] = buffer[at + c * stride] * factor[first + c]
+    else:  # stored in the block of k, where the panel is a run of column k
+        ktop = k // block * block
+        at = block_start(ktop, n, block) + (k - ktop) * (n - ktop) + first - ktop
+        for c in range(width):
+            row[c] = buffer[at + c] * factor[first + c]
+    if first <= k < first + width:
+        row[k - first] += diagonal[k]
+
+
+@njit(inline="always")
+def add_rows(total, indices, data, packed, start, stop):  # type: ignore[no-untyped-def]
+    for p in range(start, stop):
+        row = packed[indices[p]]
+        weight = data[p]
+        for c in range(PANEL):
+            total[c] += weight * row[c]
 
 
 @njit(parallel=True, cache=True)
-def pack(packed, buffer, n, block, touched, first, width):  # type: ignore[no-untyped-def]
-    # The panel lies in one block column, since the block's width is a multiple of the panel's.
-    top = first // block * block
-    start = block_start(top, n, block)
+def pack(packed, touched, first, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
     for t in prange(len(touched)):
-        k = touched[t]
-        if k >= top:  # stored in the panel's own block, one entry in each of its columns
-            for c in range(width):
-                packed[t, c] = buffer[start + (first + c - top) * (n - top) + k - top]
-        else:  # stored in the block of k, where the panel is a run of column k
-            ktop = k // block * block
-            at = block_start(ktop, n, block) + (k - ktop) * (n - ktop) + first - ktop
-            for c in range(width):
-                packed[t, c] = buffer[at + c]
+        pack_row(packed[t], touched[t], first, buffer, n, block, factor, diagonal)
 
 
 @njit(parallel=True, cache=True, fastmath={"contract"})
 def multiply(sums, indptr, indices, data, packed):  # type: ignore[no-untyped-def]
     for u in prange(len(indptr) - 1):
         total = np.zeros(PANEL, sums.dtype)
-        for p in range(indptr[u], indptr[u + 1]):
-            row = packed[indices[p]]
-            weight = data[p]
-            for c in range(PANEL):
-                total[c] += weight * row[c]
+        add_rows(total, indices, data, packed, indptr[u], indptr[u + 1])
         for c in range(PANEL):
             sums[u, c] = total[c]
+
+
+@njit(parallel=True, cache=True, fastmath={"contract"})
+def multiply_few(scores, indptr, indices, data, touched, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
+    for panel in prange((n + PANEL - 1) // PANEL):
+        first = panel * PANEL
+        packed = np.empty((len(touched), PANEL), scores.dtype)
+        for t in range(len(touched)):
+            pack_row(packed[t], touched[t], first, buffer, n, block, factor, diagonal)
+        for u in range(len(indptr) - 1):
+            total = np.zeros(PANEL, scores.dtype)
+            add_rows(total, indices, data, packed, indptr[u], indptr[u + 1])
+            for c in range(min(PANEL, n - first)):
+                scores[u, first + c] = total[c]

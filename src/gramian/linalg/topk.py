@@ -11,6 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit, prange
 
+RUN = 64
+LOWEST = np.float32(-3.4028235e38)  # of a hidden item: finite, so that the largest of a run may be found by fast instructions
+
 
 class Best:
     """The best k columns of every user seen so far: a min-heap per user, worst on top.
@@ -70,24 +73,38 @@ def sink(scores, columns, size):  # type: ignore[no-untyped-def]
         at = child
 
 
+@njit(fastmath=True, cache=True)
+def largest(row, start, stop):  # type: ignore[no-untyped-def]
+    found = row[start]
+    for c in range(start + 1, stop):
+        found = max(found, row[c])
+    return found
+
+
 @njit(parallel=True, cache=True)
 def push(scores, columns, panel, first, indptr, indices, allowed):  # type: ignore[no-untyped-def]
+    # Nearly all scores are below the worst one kept, so they are dismissed a run at a time, by the largest of each run.
     k = scores.shape[1]
+    width = panel.shape[1]
     for u in prange(panel.shape[0]):
         row = panel[u]
         start = indptr[u] + np.searchsorted(indices[indptr[u] : indptr[u + 1]], first)
         for p in range(start, indptr[u + 1]):
-            if indices[p] >= first + len(row):
+            if indices[p] >= first + width:
                 break
-            row[indices[p] - first] = -np.inf
-        for c in range(len(row)):
-            score = row[c]
-            if score < scores[u, 0] or score == -np.inf or not allowed[first + c]:
+            row[indices[p] - first] = LOWEST
+        for left in range(0, width, RUN):
+            right = min(left + RUN, width)
+            if largest(row, left, right) < scores[u, 0]:
                 continue
-            if worse(scores[u, 0], columns[u, 0], score, first + c):
-                scores[u, 0] = score
-                columns[u, 0] = first + c
-                sink(scores[u], columns[u], k)
+            for c in range(left, right):
+                score = row[c]
+                if score < scores[u, 0] or score <= LOWEST or not allowed[first + c]:
+                    continue
+                if worse(scores[u, 0], columns[u, 0], score, first + c):
+                    scores[u, 0] = score
+                    columns[u, 0] = first + c
+                    sink(scores[u], columns[u], k)
 
 
 @njit(parallel=True, cache=True)

@@ -5,11 +5,11 @@ from pathlib import Path
 from gramian.models.autoencoders import DEQL, DLAE, EASE, EDLAE, DebiasedEASE
 from gramian.models.popularity import Popularity
 from gramian.models.recipe import Recipe
-from gramian.models.scorers import ItemWeights, SameForAll
+from gramian.models.scorers import ItemWeights, LowRank, SameForAll
 from gramian.recommender import Recommender, loaded
 
 MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, EASE, DLAE, EDLAE, DEQL, DebiasedEASE)}
-SCORERS = {s.name: s for s in (ItemWeights, SameForAll)}
+SCORERS = {s.name: s for s in (ItemWeights, LowRank, SameForAll)}
 
 
 def load(path: str | Path) -> Recommender:

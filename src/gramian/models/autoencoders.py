@@ -19,17 +19,23 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from hashlib import sha256
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gramian.data.interactions import Interactions
 from gramian.data.tables import is_number
-from gramian.errors import InvalidInput
-from gramian.linalg.gram import Gram
-from gramian.linalg.inverse import invert
-from gramian.models.recipe import ClosedForm, setting
+from gramian.errors import Inaccurate, InvalidInput
+from gramian.linalg.gram import Gram, fill
+from gramian.linalg.inverse import begin, end, invert, pivot_size, run
+from gramian.linalg.scratch import Scratch, clear, scratch_bytes
+from gramian.linalg.symmetric import WIDTH, Symmetric
+from gramian.models.recipe import ClosedForm, precise, setting
 from gramian.models.scorers import ItemWeights
+from gramian.recommender import Scorer
 
 
 def l2_setting() -> Any:
@@ -52,16 +58,56 @@ class LinearAutoencoder(ClosedForm):
         """f and y, from s, Λ and g = 1/P_ii (what the other items leave unexplained of S_ii + Λ_i)."""
 
     def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> ItemWeights:
-        self.check(gram)
+        self.check(gram.is_binary)
         matrix = gram.matrix if overwrite else gram.matrix.copy()
+        s = self.penalise(matrix)
+        invert(matrix)
+        return self.from_inverse(matrix, s)
+
+    def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
+        self.check(events.is_binary)
+        squares = np.bincount(events.matrix.indices, events.matrix.data.astype(np.float64) ** 2, events.n_items)
+        penalty = sha256(self.safe_penalty(squares).tobytes()).hexdigest()  # all that the inverse needs to know of the recipe
+
+        def fit(dtype: type) -> ItemWeights:
+            with Scratch(scratch, f"{events.fingerprint} {penalty} {np.dtype(dtype)}", events.n_items, dtype) as sweep:
+                try:
+                    if not sweep.begun:
+                        fill(sweep.matrix, events)
+                        s = self.penalise(sweep.matrix)
+                        by, image = begin(sweep.matrix)
+                        sweep.begin(s=s, by=by, image=image)
+                    if not sweep.complete:
+                        run(sweep)
+                        end(sweep, sweep.kept["by"], sweep.kept["image"])
+                except Inaccurate:
+                    clear(scratch)
+                    raise
+                return self.from_inverse(sweep.matrix, sweep.kept["s"])
+
+        return precise(fit, dtype)
+
+    def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
+        n, kind = events.n_items, np.dtype(dtype)
+        return 8 * events.n_interactions + pivot_size(n, WIDTH) * kind.itemsize, scratch_bytes(n, kind)
+
+    def penalise(self, matrix: Symmetric) -> np.ndarray:
+        """Turn S into S + dMat(Λ), and give the diagonal s of S."""
         s = matrix.diagonal()
+        penalty = self.safe_penalty(s)
+        matrix.change_diagonal(lambda diagonal, first, last: diagonal + penalty[first:last])
+        return s
+
+    def from_inverse(self, inverse: Symmetric, s: np.ndarray) -> ItemWeights:
+        """The weights from P and the diagonal s of the Gram matrix. Recipes of the same penalty share one P."""
+        p_ii = inverse.diagonal()
+        f, y = self.columns(s, self.safe_penalty(s), 1 / p_ii)
+        return ItemWeights(inverse, factor=f / p_ii, diagonal=f + y)
+
+    def safe_penalty(self, s: np.ndarray) -> np.ndarray:
         penalty = self.penalty(s)
         penalty[s + penalty == 0] = 1  # an item nobody touched, without l2: related to nothing, so any penalty will do
-        matrix.change_diagonal(lambda diagonal, first, last: diagonal + penalty[first:last])
-        invert(matrix)
-        p_ii = matrix.diagonal()
-        f, y = self.columns(s, penalty, 1 / p_ii)
-        return ItemWeights(matrix, factor=f / p_ii, diagonal=f + y)
+        return penalty
 
 
 @dataclass(frozen=True)

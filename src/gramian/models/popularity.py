@@ -11,5 +11,5 @@ from gramian.models.scorers import SameForAll
 class Popularity(Recipe):
     """The items most users touched, for everybody (minus what they have seen)."""
 
-    def scorer(self, events: Interactions, dtype: str | type) -> SameForAll:
+    def scorer(self, events: Interactions, dtype: type) -> SameForAll:
         return SameForAll(events.popularity)

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gramian.data.interactions import Interactions
 from gramian.data.tables import is_number
-from gramian.errors import Inaccurate, InvalidInput, PrecisionWarning
+from gramian.errors import Inaccurate, InvalidInput, NotSupported, PrecisionWarning
 from gramian.linalg.gram import Gram
-from gramian.linalg.inverse import workspace
-from gramian.linalg.memory import require
+from gramian.linalg.inverse import column_size, pivot_size
+from gramian.linalg.memory import available, readable, require
+from gramian.linalg.speed import gram_rate, inverse_rate, products
 from gramian.linalg.symmetric import WIDTH, checked_dtype, size
+from gramian.linalg.threads import threads
+from gramian.progress import duration
 from gramian.recommender import Recommender, Scorer
 
 
 def setting(default: Any, about: str, *, at_least: float = -inf, below: float = inf) -> Any:
     """A hyperparameter: default, meaning and range, said once; constructor, checks and command line all read it here."""
     return field(default=default, metadata={"about": about, "at_least": at_least, "below": below})
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a fit will take, and what there is."""
+
+    seconds: float
+    peak_bytes: int  # of memory, beside the interactions
+    free_bytes: int
+    disk_bytes: int = 0  # of the scratch folder
+    free_disk_bytes: int = 0
+
+    @property
+    def fits(self) -> bool:
+        return self.peak_bytes <= self.free_bytes and self.disk_bytes <= self.free_disk_bytes
+
+    def __str__(self) -> str:
+        parts = [f"{readable(self.peak_bytes)} of {readable(self.free_bytes)} free memory"]
+        if self.disk_bytes:
+            parts.append(f"{readable(self.disk_bytes)} of {readable(self.free_disk_bytes)} free on the disk")
+        return f"about {duration(self.seconds)}, {', '.join(parts)}: it {'fits' if self.fits else 'does not fit'}"
 
 
 @dataclass(frozen=True)
@@ -54,15 +81,54 @@ class Recipe(ABC):
     def to_json(self) -> dict[str, Any]:
         return {"name": type(self).__name__, "settings": asdict(self)}
 
-    def fit(self, events: Interactions, *, dtype: str | type = "float32") -> Recommender:
-        """Fit on interactions. `dtype="float64"` doubles the memory for models whose float32 inverse would be poor."""
-        if not isinstance(events, Interactions):
-            raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
-        return Recommender(self.scorer(events, checked_dtype(dtype)), self, events)
+    def fit(
+        self,
+        events: Interactions,
+        *,
+        dtype: str | type = "float32",
+        scratch: str | Path | None = None,
+        n_threads: int | None = None,
+    ) -> Recommender:
+        """Fit on interactions.
+
+        `dtype="float64"` doubles the memory for models whose float32 inverse would be poor. With a `scratch` folder the
+        matrix lives in a memory-mapped file there, and the same fit, killed and started again, goes on where it was.
+        """
+        require_interactions(events)
+        kind = checked_dtype(dtype)
+        with threads(n_threads):
+            scorer = self.scorer(events, kind) if scratch is None else self.scorer_in(Path(scratch), events, kind)
+        return Recommender(scorer, self, events)
 
     @abstractmethod
-    def scorer(self, events: Interactions, dtype: str | type) -> Scorer:
+    def scorer(self, events: Interactions, dtype: type) -> Scorer:
         """The fitted arrays."""
+
+    def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
+        """The fitted arrays, made in a scratch folder."""
+        raise NotSupported("a model that inverts a matrix, with scratch", type(self).__name__, "Leave scratch out")
+
+    def estimate(self, events: Interactions, *, dtype: str | type = "float32", scratch: str | Path | None = None) -> Estimate:
+        """What `fit` would take, by the number of items and the speed this machine is measured to have."""
+        require_interactions(events)
+        kind = checked_dtype(dtype)
+        seconds, free = self.fit_seconds(events, kind), available()
+        if scratch is None:
+            return Estimate(seconds, self.fit_bytes(events, kind), free)
+        in_memory, on_disk = self.scratch_bytes(events, kind)
+        folder = next(f for f in (Path(scratch).absolute(), *Path(scratch).absolute().parents) if f.exists())
+        return Estimate(seconds, in_memory, free, on_disk, shutil.disk_usage(folder).free)
+
+    def fit_seconds(self, events: Interactions, dtype: type) -> float:
+        return 0.0
+
+    def fit_bytes(self, events: Interactions, dtype: type) -> int:
+        """The peak memory of a fit, beside the interactions."""
+        return 8 * events.n_items
+
+    def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
+        """The same with a scratch folder: in memory, and on the disk."""
+        raise NotSupported("a model that inverts a matrix, with scratch", type(self).__name__, "Leave scratch out")
 
 
 class ClosedForm(Recipe):
@@ -74,29 +140,45 @@ class ClosedForm(Recipe):
     def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> Scorer:
         """Fit from a Gram matrix, leaving it as it is, or working in its memory with `overwrite=True`."""
 
-    def scorer(self, events: Interactions, dtype: str | type) -> Scorer:
-        require(
-            fit_bytes(events.n_items, dtype) + 8 * events.n_interactions,  # and the interactions by column
-            f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
-            "Keep fewer items (events.k_core) or use a machine with more memory",
-        )
-        try:
+    def scorer(self, events: Interactions, dtype: type) -> Scorer:
+        def fit(dtype: type) -> Scorer:
+            require(
+                self.fit_bytes(events, dtype),
+                f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
+                "Pass scratch=folder to keep the matrix in a file, keep fewer items (events.k_core), or take a larger machine",
+            )
             return self.fit_gram(Gram.of(events, dtype), overwrite=True)
-        except Inaccurate as error:
-            if np.dtype(dtype) == np.float64:
-                raise
-            problem = str(error)  # the error itself holds on to the float32 matrix
-        warnings.warn(f"{problem} Fitting again in float64.", PrecisionWarning, stacklevel=3)
-        return self.scorer(events, "float64")
 
-    def check(self, gram: Gram) -> None:
-        if self.needs_binary and not gram.is_binary:
+        return precise(fit, dtype)
+
+    def fit_seconds(self, events: Interactions, dtype: type) -> float:
+        return events.n_items**3 / inverse_rate(np.dtype(dtype)) + products(events) / gram_rate()
+
+    def fit_bytes(self, events: Interactions, dtype: type) -> int:
+        n = events.n_items
+        by_column = 8 * events.n_interactions  # the interactions once more, while the Gram is made
+        return (size(n) + column_size(n, WIDTH) + pivot_size(n, WIDTH)) * np.dtype(dtype).itemsize + by_column
+
+    def check(self, is_binary: bool) -> None:
+        if self.needs_binary and not is_binary:
             name = type(self).__name__
             raise InvalidInput(
                 f"0/1 interactions for {name}", "weights", "Read the events with min_value=... instead of value=..."
             )
 
 
-def fit_bytes(n_items: int, dtype: str | type = "float32") -> int:
-    """The peak memory of a closed-form fit over that of the interactions."""
-    return (size(n_items) + workspace(n_items, WIDTH)) * np.dtype(dtype).itemsize
+def precise(fit: Callable[[type], Scorer], dtype: type) -> Scorer:
+    """What fit(dtype) gives; where float32 is not enough, what float64 gives."""
+    try:
+        return fit(dtype)
+    except Inaccurate as error:
+        if np.dtype(dtype) == np.float64:
+            raise
+        problem = str(error)  # the error itself holds on to the float32 matrix
+    warnings.warn(f"{problem} Fitting again in float64.", PrecisionWarning, stacklevel=4)
+    return fit(np.float64)
+
+
+def require_interactions(events: Interactions) -> None:
+    if not isinstance(events, Interactions):
+        raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")

@@ -10,7 +10,8 @@ import scipy.sparse as sp
 
 from gramian import store
 from gramian.errors import NotSupported
-from gramian.linalg.product import panels
+from gramian.linalg.memory import require
+from gramian.linalg.product import dense_panels, panels
 from gramian.linalg.symmetric import PANEL, Symmetric
 
 
@@ -31,14 +32,7 @@ class ItemWeights:
         return self.inverse.n
 
     def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
-        by_column = histories.tocsc()  # where the diagonal adds to the items of the history itself
-        for first, panel in panels(histories, self.inverse):
-            last = first + panel.shape[1]
-            panel *= -self.factor[first:last]
-            own = slice(by_column.indptr[first], by_column.indptr[last])
-            columns = np.repeat(np.arange(first, last), np.diff(by_column.indptr[first : last + 1]))
-            panel[by_column.indices[own], columns - first] += by_column.data[own] * self.diagonal[columns]
-            yield first, panel
+        return panels(histories, self.inverse, -self.factor, self.diagonal)
 
     def similar(self, item: int) -> np.ndarray:
         """Partial correlation: how two items go together when all others are held fixed; the same for the whole family."""
@@ -68,6 +62,49 @@ class ItemWeights:
         shapes = {arrays["factor"].shape, arrays["diagonal"].shape}
         store.require(shapes == {(inverse.n,)}, "a factor and a diagonal entry for every item")
         return ItemWeights(inverse, arrays["factor"], arrays["diagonal"])
+
+
+class LowRank:
+    """W = encoder · decoderᵀ, two thin arrays: a history is encoded, and every item is scored in `rank` operations."""
+
+    name: ClassVar[str] = "low-rank"
+
+    def __init__(self, encoder: np.ndarray, decoder: np.ndarray) -> None:
+        self.encoder, self.decoder = (np.ascontiguousarray(part, np.float32) for part in (encoder, decoder))
+
+    @property
+    def n_items(self) -> int:
+        return len(self.decoder)
+
+    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+        return dense_panels(histories @ self.encoder, self.decoder)
+
+    def similar(self, item: int) -> np.ndarray:
+        """The cosine between what items decode from."""
+        length = np.sqrt(np.einsum("ik,ik->i", self.decoder, self.decoder))
+        length[length == 0] = 1
+        return self.decoder @ (self.decoder[item] / length[item]) / length
+
+    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        return values * (self.encoder[history].astype(np.float64) @ self.decoder[item])
+
+    def weights(self) -> np.ndarray:
+        n = self.n_items
+        require(4 * n * n, f"dense {n:,} × {n:,} weights", "Use factors()")
+        return self.encoder @ self.decoder.T
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.encoder, self.decoder
+
+    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return {}, {"encoder": self.encoder, "decoder": self.decoder}
+
+    @staticmethod
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> LowRank:
+        encoder, decoder = arrays["encoder"], arrays["decoder"]
+        store.require(encoder.ndim == 2 and encoder.shape == decoder.shape, "an encoder and a decoder of one shape")
+        store.require(encoder.dtype == decoder.dtype == np.float32, "an encoder and a decoder in float32")
+        return LowRank(encoder, decoder)
 
 
 class SameForAll:

@@ -1,0 +1,45 @@
+"""What this machine does in a second, measured when first asked for."""
+
+import time
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from scipy.linalg import get_blas_funcs
+
+from gramian.data.interactions import Interactions
+from gramian.data.synthetic import clustered
+from gramian.linalg.gram import column_costs, fill
+from gramian.linalg.symmetric import WIDTH, Symmetric
+
+HEIGHT = 4096
+ROUNDS = 3
+
+
+@cache
+def inverse_rate(dtype: np.dtype) -> float:
+    """Operations a second in the matrix product that a sweep consists of."""
+    (gemm,) = get_blas_funcs(("gemm",), dtype=dtype)
+    tall, square, out = (np.ones(shape, dtype, "F") for shape in ((WIDTH, HEIGHT), (WIDTH, WIDTH), (HEIGHT, WIDTH)))
+    best = min(seconds(lambda: gemm(-1, tall, square, beta=1, c=out, trans_a=1, overwrite_c=1)) for _ in range(ROUNDS))
+    return 2 * HEIGHT * WIDTH * WIDTH / best
+
+
+@cache
+def gram_rate() -> float:
+    """Products of two interactions summed a second."""
+    events = clustered(5_000, 2_000, 200_000)
+    matrix = Symmetric.empty(events.n_items)
+    best = min(seconds(lambda: fill(matrix, events)) for _ in range(ROUNDS))
+    return products(events) / best
+
+
+def products(events: Interactions) -> int:
+    """How many products of two interactions make up one half of the Gram matrix."""
+    return int(column_costs(events.matrix.indptr.astype(np.int64), events.matrix.indices, events.n_items).sum())
+
+
+def seconds(job: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    job()
+    return time.perf_counter() - started
