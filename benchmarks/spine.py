@@ -7,13 +7,10 @@ Each job is timed alternately with its rival and the best of the rounds is taken
 """
 
 import argparse
-import gc
-import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
+from measure import peak_bytes, seconds
 from scipy.linalg import lapack
 
 import gramian as gr
@@ -21,15 +18,6 @@ from gramian.data.synthetic import clustered
 from gramian.linalg.inverse import invert
 from gramian.linalg.memory import readable
 from gramian.linalg.symmetric import size
-
-T = TypeVar("T")
-
-
-def seconds(job: Callable[[], object]) -> float:
-    gc.collect()
-    started = time.perf_counter()
-    job()
-    return time.perf_counter() - started
 
 
 def rivals(name: str, ours: Callable[[], object], theirs: Callable[[], object], rounds: int, rival: str) -> None:
@@ -57,20 +45,6 @@ def inverse(events: gr.Interactions, rounds: int) -> None:
         lapack.spotri(root, lower=1, overwrite_c=1)
 
     rivals("inverse, in place, half stored, checked", ours, theirs, rounds, "spotrf + spotri")
-
-
-def resident(line: str) -> int:
-    """VmRSS or VmHWM (the peak) of this process, in bytes; Linux."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.split(line + ":")[1].split()[0])
-
-
-def peak_bytes(job: Callable[[], T]) -> tuple[T, int]:
-    """What a job returns, and the most resident memory it took over that before."""
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the old peak
-    before = resident("VmRSS")
-    return job(), resident("VmHWM") - before
 
 
 def fit(events: gr.Interactions) -> gr.Recommender:

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import numpy as np
+from worker import L2, SCORED, Job, K, main, matrix
+
+import gramian as gr
+from gramian.evaluation.metrics import METRICS, Lists, find_hits
+from gramian.models.scorers import LowRank
+from gramian.recommender import Recommender
+
+
+def events(data: Path, name: str) -> gr.Interactions:
+    return gr.Interactions.of(matrix(data, name))
+
+
+def factor_model(data: Path) -> Recommender:
+    scorer = LowRank(np.load(data / "encoder.npy"), np.load(data / "decoder.npy"))
+    return Recommender(scorer, gr.EASE(L2), events(data, "train"))
+
+
+def fit(data: Path) -> Job:
+    train = events(data, "train")
+    return lambda: gr.EASE(L2).fit(train), lambda model: model.scores(train.take(np.arange(SCORED)))
+
+
+def top_k(model: Recommender) -> Job:
+    return lambda: model.top_k(model.events.matrix, K), lambda found: found[0]
+
+
+def metrics(data: Path) -> Job:
+    columns, train, target = np.load(data / "lists.npy"), events(data, "train"), events(data, "target")
+    popularity, matrix = train.popularity, target.matrix
+
+    def run() -> list[float]:
+        n_targets = np.diff(matrix.indptr).astype(np.int64)
+        lists = Lists(columns, find_hits(columns, matrix), n_targets, popularity, train.n_users)
+        return [METRICS[name](lists, K).mean() for name in ("ndcg", "recall")]
+
+    return run, lambda values: values
+
+
+def evaluate(model: Recommender, data: Path) -> Job:
+    target = events(data, "target")
+
+    def run() -> gr.Report:
+        split = gr.Split(model.events, model.events, target)
+        return gr.evaluate(model, split, (f"ndcg@{K}", f"recall@{K}"))
+
+    return run, lambda report: list(report.mean.values())
+
+
+main(
+    {
+        "EASE fit": fit,
+        "top 20": lambda data: top_k(gr.load(data / "model")),
+        "top 20, factors": lambda data: top_k(factor_model(data)),
+        "metrics": metrics,
+        "frames + metrics": metrics,  # no frames are needed
+        "evaluation": lambda data: evaluate(gr.load(data / "model"), data),
+        "evaluation, factors": lambda data: evaluate(factor_model(data), data),
+    }
+)
