@@ -99,6 +99,41 @@ def test_fit_in_json(csv, tmp_path):
     assert found["seconds"] > 0
 
 
+def test_a_dry_run_says_what_a_fit_would_take_and_fits_nothing(csv, tmp_path):
+    words = ["fit", csv, "--model", "ease", "--dry-run", "--out", tmp_path / "m"]
+    assert re.search(r"EASE\(l2=200\) on .* about .* s, .* MB of .* GB free memory: it fits\.", ok(*words))
+    found = json.loads(ok(*words, "--json", "--scratch", tmp_path / "scratch"))
+    assert found["fits"] is True
+    assert min(found["disk_bytes"], found["peak_bytes"], found["seconds"]) > 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dry_run_names_the_ways_out(csv, monkeypatch):
+    monkeypatch.setattr("gramian.models.recipe.available", lambda: 1_000)
+    found = ok("fit", csv, "--model", "ease", "--dry-run")
+    assert "1 kB free memory: it does not fit." in found
+    assert "--scratch FOLDER" in found
+
+
+def test_fit_with_a_scratch_folder_leaves_no_trace_of_it(csv, model, tmp_path):
+    recipe = ("--min-value", "rating=4", "--model", "edlae", "--dropout", 0.4, "--l2", 50)
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "scratch" / "mine").touch()
+    ok("fit", csv, *recipe, "--scratch", tmp_path / "scratch", "--out", tmp_path / "m", "--threads", 1)
+    assert [p.name for p in (tmp_path / "scratch").iterdir()] == ["mine"]
+    assert gr.load(tmp_path / "m").recommend([15], k=5).items == gr.load(model).recommend([15], k=5).items
+
+
+def test_lists_for_everybody_go_to_a_file(model, tmp_path):
+    loaded = gr.load(model)
+    assert f"{loaded.events.n_users:,} users written" in ok("recommend", model, "--out", tmp_path / "all.parquet", "-k", 3)
+    found = pl.read_parquet(tmp_path / "all.parquet")
+    expected = loaded.recommend(loaded.users, k=3).frame()
+    assert found["item"].to_list() == expected["item"].to_list()
+    assert json.loads(ok("recommend", model, "--user", 15, "--out", tmp_path / "one.parquet", "--json"))["users"] == 1
+    assert pl.read_parquet(tmp_path / "one.parquet")["user"].unique().to_list() == [15]
+
+
 def test_titles_from_a_table_of_items(csv, tmp_path):
     pl.read_csv(csv).select("item_id", "title").unique().write_csv(tmp_path / "items.csv")
     ok("fit", csv, "--model", "popularity", "--titles", tmp_path / "items.csv", "--out", tmp_path / "m")
@@ -218,6 +253,10 @@ BAD = {
     "threshold without a column": (["fit", "{csv}", "--min-value", "4"], "rating=4"),
     "missing column": (["fit", "{csv}", "--user", "who"], "'who'"),
     "no such model folder": (["recommend", "nowhere", "--history", "1"], "nowhere"),
+    "no such threads": (["fit", "{csv}", "--model", "ease", "--threads", "0"], "n_threads from 1 to"),
+    "scratch for nothing": (["fit", "{csv}", "--model", "popularity", "--scratch", "s"], "Leave scratch out"),
+    "two ways at once": (["recommend", "{model}", "--history", "260", "--out", "x.parquet"], "--history alone"),
+    "nowhere to write": (["recommend", "{model}", "--out", "no/such/x.parquet"], "No such file"),
     "nothing asked": (["recommend", "{model}"], "--user, --history or --out"),
     "unknown user": (["recommend", "{model}", "--user", "nobody"], "'nobody'"),
     "unknown item": (["recommend", "{model}", "--history", "star wars"], "Star Wars: Episode IV"),

@@ -1,0 +1,95 @@
+"""How fit, scoring and memory grow with the catalog.
+
+    python benchmarks/growth.py                  # 2, 5, 10, 20 and 40 thousand items: a quarter of an hour
+    python benchmarks/growth.py --plot           # draw docs/growth.svg from the journal (needs matplotlib)
+
+Synthetic interactions: twice as many users as items, 25 interactions each. EASE is fitted, and 10,000 users get their top 20.
+A row for each size goes to results/growth.jsonl; the slopes of the lines through them, on log scales, are the exponents.
+"""
+
+import argparse
+import time
+
+import numpy as np
+from journal import RESULTS, append, rows
+from measure import peak_bytes
+
+import gramian as gr
+from gramian.app.trial import warm_up
+from gramian.data.synthetic import clustered
+
+SIZES = (2_000, 5_000, 10_000, 20_000, 40_000)
+USERS = 10_000
+MEASURES = {
+    "fit_seconds": ("seconds to fit", 1.0),
+    "score_seconds": ("seconds for the top 20 of 10,000 users", 1.0),
+    "fit_bytes": ("MB, peak of the fit", 1e-6),
+    "score_bytes": ("MB, peak of the scoring", 1e-6),
+}
+
+
+def measure(n: int) -> dict[str, float]:
+    events = clustered(2 * n, n, 50 * n)
+    active = np.flatnonzero(np.diff(events.matrix.indptr))
+    histories = events.matrix[np.resize(active, USERS)]
+    started = time.perf_counter()
+    model, fit_bytes = peak_bytes(lambda: gr.EASE().fit(events))
+    fitted = time.perf_counter()
+    _, score_bytes = peak_bytes(lambda: model.top_k(histories, 20))
+    scored = time.perf_counter()
+    times = {"fit_seconds": round(fitted - started, 3), "score_seconds": round(scored - fitted, 3)}
+    return {"items": n, "interactions": events.n_interactions} | times | {"fit_bytes": fit_bytes, "score_bytes": score_bytes}
+
+
+def latest() -> dict[str, np.ndarray]:
+    """The last row of every size, by column."""
+    by_size = {row["items"]: row for row in rows("growth")}
+    return {name: np.array([by_size[n][name] for n in sorted(by_size)], float) for name in ("items", *MEASURES)}
+
+
+def exponent(n: np.ndarray, values: np.ndarray) -> float:
+    """The slope through the larger sizes, from 5,000 on: below, fixed costs show."""
+    large = n >= 5_000
+    return float(np.polyfit(np.log(n[large]), np.log(values[large]), 1)[0])
+
+
+def plot() -> None:
+    import matplotlib.pyplot as plt  # noqa: PLC0415 - not needed for measuring
+
+    found = latest()
+    n = found["items"]
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for axis, names in zip(axes, (("fit_seconds", "score_seconds"), ("fit_bytes", "score_bytes")), strict=True):
+        for name in names:
+            label, unit = MEASURES[name]
+            axis.loglog(n, found[name] * unit, "o-", label=f"{label}: n^{exponent(n, found[name]):.2f}")
+        axis.set_xticks(n, [f"{size / 1000:g}k" for size in n], minor=False)
+        axis.minorticks_off()
+        axis.set_xlabel("items")
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+    axes[1].loglog(n, 2 * n**2 / 1e6, "k:", lw=1, label="2n² bytes")
+    axes[1].legend(frameon=False)
+    figure.savefig(RESULTS.parents[1] / "docs" / "growth.svg", metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
+    parser.add_argument("--plot", action="store_true")
+    given = parser.parse_args()
+    if not given.plot:
+        warm_up()
+        for n in given.sizes:
+            row = measure(n)
+            append("growth", row)
+            print(row, flush=True)
+    found = latest()
+    for name, (label, _) in MEASURES.items():
+        print(f"{label}: n^{exponent(found['items'], found[name]):.2f}")
+    if given.plot:
+        plot()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""A catalog beyond 32-bit LAPACK (46,340 items), fitted exactly, killed on the way, resumed, and judged.
+
+    python benchmarks/large.py                                  # amazon-beauty-bert4rec, 54,542 items
+    python benchmarks/large.py amazon-beauty-bert4rec --scratch /dev/shm/beauty --kill 10 40
+
+The fit runs in a process of its own, with the matrix in a scratch folder. It is killed (SIGKILL) after the given numbers of
+block columns, and started again each time. The test is each user's last item, the settings are the defaults or as given:
+leave-last's validation part is where to choose them. A row goes to results/large.jsonl.
+"""
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from journal import append
+from measure import peak_bytes
+
+import gramian as gr
+from gramian.linalg.scratch import DONE
+from gramian.linalg.symmetric import WIDTH
+
+METRICS = ("ndcg@10", "hit_rate@10", "recall@20")
+
+
+def fit(data: str, recipe: gr.EDLAE, scratch: Path) -> None:
+    """What the child does: fit, or go on fitting, and judge."""
+    split = gr.split.leave_last(gr.datasets.load(data))
+    started = time.perf_counter()
+    model, peak = peak_bytes(lambda: recipe.fit(split.train, scratch=scratch))
+    seconds = time.perf_counter() - started
+    report = gr.evaluate(model, split, METRICS)
+    facts = {"data": data, "split": "leave_last", "recipe": recipe.to_json(), "items": split.train.n_items}
+    append("large", facts | {"metrics": report.mean, "last_run_seconds": round(seconds, 1), "last_run_peak_bytes": peak})
+    print(report, flush=True)
+
+
+def swept(scratch: Path, pieces: int) -> int:
+    """How many block columns the sweep in the folder has behind it."""
+    if not (scratch / "facts.json").exists():
+        return 0
+    return int(np.memmap(scratch / "sweep.bin", np.int64, "r", shape=(3,))[DONE]) // pieces
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("data", nargs="?", default="amazon-beauty-bert4rec")
+    parser.add_argument("--scratch", type=Path)
+    parser.add_argument("--kill", type=int, nargs="*", default=(20, 60))
+    parser.add_argument("--dropout", type=float, default=0.5)
+    parser.add_argument("--l2", type=float, default=50.0)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        fit(given.data, gr.EDLAE(given.dropout, given.l2), given.scratch)
+        return
+    n_items = gr.datasets.load(given.data).n_items
+    pieces = -(-n_items // WIDTH) + 1
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = given.scratch or Path(folder) / "scratch"
+        again = ["--scratch", str(scratch), "--dropout", str(given.dropout), "--l2", str(given.l2), "--child"]
+        for after in (*given.kill, None):
+            started = time.perf_counter()
+            child = subprocess.Popen([sys.executable, __file__, given.data, *again])
+            while after is not None and child.poll() is None and swept(scratch, pieces) < after:
+                time.sleep(0.05)
+            if after is not None:
+                child.send_signal(signal.SIGKILL)
+            child.wait()
+            done = swept(scratch, pieces)
+            took = time.perf_counter() - started
+            print(f"after {took:.0f} s {done} of {pieces - 1} block columns are swept (exit {child.returncode})", flush=True)
+
+
+if __name__ == "__main__":
+    main()
