@@ -19,6 +19,7 @@ from gramian.models.autoencoders import EASE as EASE
 from gramian.models.autoencoders import EDLAE as EDLAE
 from gramian.models.autoencoders import DebiasedEASE as DebiasedEASE
 from gramian.models.popularity import Popularity as Popularity
+from gramian.models.recipe import equivalent as equivalent
 from gramian.recommender import Explanation as Explanation
 from gramian.recommender import Recommendations as Recommendations
 from gramian.recommender import Recommender as Recommender

@@ -58,6 +58,8 @@ class RecipeLike(Protocol):
 
     def to_json(self) -> dict[str, Any]: ...
 
+    def updated(self, scorer: Any, after: Interactions, change: Interactions, sign: int) -> Scorer: ...
+
 
 @dataclass(frozen=True)
 class Recommendations:
@@ -232,6 +234,32 @@ class Recommender:
             None if self.events.titles is None else {i: self.events.titles[c] for i, c in zip(ids, columns[order], strict=True)}
         )
         return Explanation(dict(zip(ids, parts[order].tolist(), strict=True)), titles)
+
+    def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
+        """A model that has learned from these users too, as if fitted again, at a fraction of the cost.
+
+        This one stays as it is. The users must be new; items may be.
+        """
+        if not isinstance(events, Interactions):
+            raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
+        known = [user for user in events.users.tolist() if self.events.users.positions([user])[0] >= 0]
+        if known:
+            got = ", ".join(map(repr, known[:5]))
+            raise InvalidInput("users the model does not know", got, "Forget them first, then add them with all their events")
+        after = self.events.joined(events)
+        return self._changed(after, events.reindex(events.users, after.items), 1, n_threads)
+
+    def forget_users(self, users: Iterable[Any], *, n_threads: int | None = None) -> Recommender:
+        """A model without these users, as if they had never been there. This one, and its files, stay as they are."""
+        rows = np.unique(self._known(users))
+        rest = np.setdiff1d(np.arange(self.events.n_users), rows)
+        if len(rest) == 0:
+            raise InvalidInput("someone to remember", "all users", "Delete the model")
+        return self._changed(self.events.take(rest), self.events.take(rows), -1, n_threads)
+
+    def _changed(self, after: Interactions, change: Interactions, sign: int, n_threads: int | None) -> Recommender:
+        with threads(n_threads):
+            return Recommender(self.recipe.updated(self.scorer, after, change, sign), self.recipe, after)
 
     def scores(self, events: Interactions) -> np.ndarray:
         """Dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""

@@ -172,6 +172,23 @@ class Interactions:
             titles = [by_id.get(item, str(item)) for item in items.tolist()]
         return Interactions(matrix, users, items, times, titles)
 
+    def joined(self, others: Interactions) -> Interactions:
+        """These users and then others, none of them the same; items that only the others have come last."""
+        items = self.items.union(others.items)
+        parts = [part.reindex(part.users, items) for part in (self, others)]
+        matrix = csr(
+            np.concatenate([parts[0].rows, parts[1].rows + self.n_users]),
+            np.concatenate([part.matrix.indices for part in parts]),
+            np.concatenate([part.matrix.data for part in parts]),
+            (self.n_users + others.n_users, len(items)),
+        )
+        times = None
+        if self.times is not None and others.times is not None:
+            times = np.concatenate([part.times for part in parts])
+        titled = [dict(zip(p.items.tolist(), p.titles, strict=True)) for p in (others, self) if p.titles is not None]
+        both = Interactions(matrix, Index(self.users.tolist() + others.users.tolist()), items, times)
+        return both.with_titles({k: v for titles in titled for k, v in titles.items()}) if titled else both
+
 
 def csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
     """A sparse matrix from entries sorted by row and column, with 32-bit indices wherever they suffice: the kernels' form."""

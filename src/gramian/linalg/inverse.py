@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from gramian.errors import Inaccurate
@@ -125,6 +126,14 @@ def run(sweep: Sweep) -> None:
                 block[first - at : last - at] = spare[at:end].T
         matrix.block(first, last)[:] = spare[first:]
         sweep.finished()
+
+
+def drift(inverse: Symmetric, x: sp.csr_array, s: np.ndarray, penalty: np.ndarray) -> float:
+    """The probe's residual for an inverse of XᵀX + dMat(penalty), by the sparse X: no Gram matrix is needed."""
+    by = 1 / np.sqrt(s + penalty)[:, None]
+    scaled = by * probe(inverse)
+    image = x.T @ (x @ scaled) + penalty[:, None] * scaled
+    return float(np.abs((inverse @ image.astype(inverse.dtype)) / by - probe(inverse)).max())
 
 
 def end(sweep: Sweep, by: np.ndarray, image: np.ndarray) -> None:

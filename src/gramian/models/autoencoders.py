@@ -17,7 +17,9 @@ where p is the dropout, q = 1 − p and s = diag(S). The formulas hold for weigh
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from math import inf
@@ -25,17 +27,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from gramian.data.interactions import Interactions
+from gramian.data.interactions import Interactions, csr
 from gramian.data.tables import is_number
-from gramian.errors import Inaccurate, InvalidInput
+from gramian.errors import Inaccurate, InvalidInput, PrecisionWarning
 from gramian.linalg.gram import Gram, fill
-from gramian.linalg.inverse import begin, end, invert, pivot_size, run
+from gramian.linalg.inverse import TOLERANCE, begin, drift, end, invert, pivot_size, run
 from gramian.linalg.scratch import Scratch, clear, scratch_bytes
 from gramian.linalg.symmetric import WIDTH, Symmetric
-from gramian.models.recipe import ClosedForm, precise, setting
+from gramian.linalg.update import grown, update
+from gramian.models.recipe import ClosedForm, Recipe, precise, setting
 from gramian.models.scorers import ItemWeights
+from gramian.progress import track
 from gramian.recommender import Scorer
+
+BATCH = 512  # rows of an update at once
+REFIT = 0.5  # an update by more rows than this share of the items costs more than a new inverse
 
 
 def l2_setting() -> Any:
@@ -66,8 +74,9 @@ class LinearAutoencoder(ClosedForm):
 
     def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
         self.check(events.is_binary)
-        squares = np.bincount(events.matrix.indices, events.matrix.data.astype(np.float64) ** 2, events.n_items)
-        penalty = sha256(self.safe_penalty(squares).tobytes()).hexdigest()  # all that the inverse needs to know of the recipe
+        penalty = sha256(
+            self.safe_penalty(squares(events)).tobytes()
+        ).hexdigest()  # all that the inverse needs to know of the recipe
 
         def fit(dtype: type) -> ItemWeights:
             with Scratch(scratch, f"{events.fingerprint} {penalty} {np.dtype(dtype)}", events.n_items, dtype) as sweep:
@@ -86,6 +95,24 @@ class LinearAutoencoder(ClosedForm):
                 return self.from_inverse(sweep.matrix, sweep.kept["s"])
 
         return precise(fit, dtype)
+
+    def updated(self, scorer: ItemWeights, after: Interactions, change: Interactions, sign: int) -> Scorer:
+        self.check(after.is_binary)
+        s = squares(after)
+        before = s - sign * squares(change)
+        slope = float(np.diff(self.penalty(np.array([0.0, 1.0])))[0])  # how much Λ follows s
+        batches = list(changes(change.matrix, slope))
+        unpenalised = min((s + self.penalty(s)).min(), (before + self.penalty(before)).min()) <= 0
+        if unpenalised or sum(len(core) for _, core in batches) > REFIT * after.n_items:
+            return self.scorer(after, scorer.inverse.dtype.type)
+        inverse = grown(scorer.inverse, 1 / self.penalty(np.zeros(after.n_items - scorer.inverse.n)))
+        for rows, core in track(batches, "updating"):
+            update(inverse, rows, core, sign)
+        error = drift(inverse, after.matrix, s, self.penalty(s))
+        if error < TOLERANCE[inverse.dtype]:
+            return self.from_inverse(inverse, s)
+        warnings.warn(f"The updated inverse has residuals of {error:.2g}. Fitting again.", PrecisionWarning, stacklevel=4)
+        return self.scorer(after, inverse.dtype.type)
 
     def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
         n, kind = events.n_items, np.dtype(dtype)
@@ -108,6 +135,32 @@ class LinearAutoencoder(ClosedForm):
         penalty = self.penalty(s)
         penalty[s + penalty == 0] = 1  # an item nobody touched, without l2: related to nothing, so any penalty will do
         return penalty
+
+
+def squares(events: Interactions) -> np.ndarray:
+    """The diagonal of the Gram matrix."""
+    return np.bincount(events.matrix.indices, events.matrix.data.astype(np.float64) ** 2, events.n_items)
+
+
+def changes(users: sp.csr_array, slope: float) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
+    """What users add to S + dMat(slope · s), as Bᵀ C B in batches of few rows: (B, C).
+
+    Where the penalty does not follow s, B is the users themselves; else it picks the items they touched.
+    """
+    start = 0
+    while start < users.shape[0]:
+        stop = min(start + BATCH, users.shape[0])
+        while slope and stop > start + 1 and len(np.unique(users[start:stop].indices)) > BATCH:
+            stop = start + (stop - start) // 2
+        part, start = users[start:stop], stop
+        if not slope:
+            yield part, np.eye(part.shape[0])
+            continue
+        items = np.unique(part.indices)
+        own = part[:, items].toarray().astype(np.float64)
+        core = own.T @ own
+        core[np.diag_indices(len(items))] *= 1 + slope
+        yield csr(np.arange(len(items)), items, np.ones(len(items)), (len(items), users.shape[1])), core
 
 
 @dataclass(frozen=True)
@@ -155,6 +208,9 @@ class EDLAE(Denoising):
     def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(s), 1 / (1 - self.dropout)), np.zeros(len(s))
 
+    def canonical(self) -> Recipe:
+        return EASE(self.l2) if self.dropout == 0 else self
+
 
 @dataclass(frozen=True)
 class DEQL(Denoising):
@@ -184,6 +240,11 @@ class DEQL(Denoising):
             raise InvalidInput("p·a² + (1 − p)·b² above 0 and finite", f"{c}", "Choose p or b above 0, and ordinary a and b")
         return DEQL(dropout=p, l2=lam / ((1 - p) ** 2 * c), kept_weight=b / a, zero_diagonal=zero_diagonal)
 
+    def canonical(self) -> Recipe:
+        if self.zero_diagonal or self.kept_weight == 0:
+            return EDLAE(self.dropout, self.l2).canonical()
+        return DLAE(self.dropout, self.l2) if self.kept_weight == 1 or self.dropout == 0 else self
+
     def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p, q, b = self.dropout, 1 - self.dropout, self.kept_weight
         y = np.zeros(len(s))
@@ -212,3 +273,6 @@ class DebiasedEASE(LinearAutoencoder):
 
     def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(s), 1 / (1 - self.alpha)), np.zeros(len(s))
+
+    def canonical(self) -> Recipe:
+        return EASE(self.l2 / (1 - self.alpha))

@@ -13,3 +13,6 @@ class Popularity(Recipe):
 
     def scorer(self, events: Interactions, dtype: type) -> SameForAll:
         return SameForAll(events.popularity)
+
+    def updated(self, scorer: SameForAll, after: Interactions, change: Interactions, sign: int) -> SameForAll:
+        return SameForAll(after.popularity)

@@ -6,8 +6,8 @@ import shutil
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
-from math import inf
+from dataclasses import asdict, astuple, dataclass, field, fields
+from math import inf, isclose
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,14 @@ class Recipe(ABC):
         """The fitted arrays, made in a scratch folder."""
         raise NotSupported("a model that inverts a matrix, with scratch", type(self).__name__, "Leave scratch out")
 
+    def updated(self, scorer: Any, after: Interactions, change: Interactions, sign: int) -> Scorer:
+        """The fitted arrays for `after`: what the scorer was fitted on, with these users more (sign 1) or less (sign −1)."""
+        raise NotSupported("a closed-form item-item model", type(self).__name__, "Fit it again")
+
+    def canonical(self) -> Recipe:
+        """The simplest recipe that gives the same lists: scores are the same up to a positive factor."""
+        return self
+
     def estimate(self, events: Interactions, *, dtype: str | type = "float32", scratch: str | Path | None = None) -> Estimate:
         """What `fit` would take, by the number of items and the speed this machine is measured to have."""
         require_interactions(events)
@@ -165,6 +173,14 @@ class ClosedForm(Recipe):
             raise InvalidInput(
                 f"0/1 interactions for {name}", "weights", "Read the events with min_value=... instead of value=..."
             )
+
+
+def equivalent(one: Recipe, other: Recipe) -> bool:
+    """Whether two recipes give the same lists on any data: the same model, up to a factor of all scores."""
+    if not (isinstance(one, Recipe) and isinstance(other, Recipe)):
+        raise InvalidInput("two recipes", f"{type(one).__name__} and {type(other).__name__}", "Pass gr.EASE(l2=100), say")
+    a, b = one.canonical(), other.canonical()
+    return type(a) is type(b) and all(isclose(x, y, rel_tol=1e-12) for x, y in zip(astuple(a), astuple(b), strict=True))
 
 
 def precise(fit: Callable[[type], Scorer], dtype: type) -> Scorer:
