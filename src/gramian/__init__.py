@@ -10,6 +10,7 @@ from gramian.data.read import read as read
 from gramian.data.split import Split as Split
 from gramian.evaluation.evaluate import Report as Report
 from gramian.evaluation.evaluate import evaluate as evaluate
+from gramian.evaluation.leave_one_out import leave_one_user_out as leave_one_user_out
 from gramian.linalg.gram import Gram as Gram
 from gramian.models import MODELS as MODELS
 from gramian.models import load as load

@@ -66,8 +66,7 @@ def strong(
     def held_out(rows: np.ndarray, validation: Split | None) -> Split:
         rows = np.sort(rows)
         part = events.take(rows)
-        place = _place(part, hashed(seed, rows[part.rows], part.matrix.indices + 1))
-        is_target = place < _at_least_one(target, part)[part.rows]
+        is_target = targets(part, rows, target, seed)
         return Split(train, part.keep(~is_target), part.keep(is_target), validation)
 
     validation = held_out(chosen[:n_validation], None) if n_validation else None
@@ -123,6 +122,12 @@ def published(train: Interactions | str, test: Interactions | None = None) -> Sp
     users, items = train.users.union(test.users), train.items.union(test.items)
     train, test = train.reindex(users, items), test.reindex(users, items)
     return _tested(train, train, test, np.ones(test.n_interactions, dtype=bool))
+
+
+def targets(part: Interactions, rows: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Which entries of these users, whose rows in all the data are given, are to be found: a share of each, at least one."""
+    place = _place(part, hashed(seed, rows[part.rows], part.matrix.indices + 1))
+    return place < _at_least_one(share, part)[part.rows]
 
 
 def hashed(seed: int, rows: np.ndarray, columns: np.ndarray | int) -> np.ndarray:

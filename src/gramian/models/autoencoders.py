@@ -34,6 +34,7 @@ from gramian.data.tables import is_number
 from gramian.errors import Inaccurate, InvalidInput, PrecisionWarning
 from gramian.linalg.gram import Gram, fill
 from gramian.linalg.inverse import TOLERANCE, begin, drift, end, invert, pivot_size, run
+from gramian.linalg.leave_out import Family
 from gramian.linalg.scratch import Scratch, clear, scratch_bytes
 from gramian.linalg.symmetric import WIDTH, Symmetric
 from gramian.linalg.update import grown, update
@@ -276,3 +277,15 @@ class DebiasedEASE(LinearAutoencoder):
 
     def canonical(self) -> Recipe:
         return EASE(self.l2 / (1 - self.alpha))
+
+
+def family(recipe: LinearAutoencoder) -> Family:
+    """A canonical recipe's factor f/P_ii as c/(B·P_ii + N), with B and c linear in s: DEQL's own formula, rearranged."""
+    p = getattr(recipe, "dropout", 0.0)
+    q, b = 1 - p, 1.0 if isinstance(recipe, DLAE) else getattr(recipe, "kept_weight", 0.0)
+    slope, l2 = p / q, getattr(recipe, "l2")  # noqa: B009
+    if b == 0:
+        return Family(slope, b0=1.0, b1=0.0, c0=1 / q, c1=0.0, n=0.0)
+    rho = 1 / (p / b / b + q)
+    b0, b1 = q * (1 - rho**2) * l2, rho * (1 - rho)
+    return Family(slope, b0, b1, c0=b0 / q + rho**2 * l2, c1=b1 / q + rho**2 * slope, n=q * rho**2)
