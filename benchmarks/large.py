@@ -21,7 +21,7 @@ from journal import append
 from measure import peak_bytes
 
 import gramian as gr
-from gramian.linalg.scratch import DONE
+from gramian.linalg.scratch import DONE, FACTS, FILE
 from gramian.linalg.symmetric import WIDTH
 
 METRICS = ("ndcg@10", "hit_rate@10", "recall@20")
@@ -41,9 +41,9 @@ def fit(data: str, recipe: gr.EDLAE, scratch: Path) -> None:
 
 def swept(scratch: Path, pieces: int) -> int:
     """How many block columns the sweep in the folder has behind it."""
-    if not (scratch / "facts.json").exists():
+    if not (scratch / FACTS).exists():
         return 0
-    return int(np.memmap(scratch / "sweep.bin", np.int64, "r", shape=(3,))[DONE]) // pieces
+    return int(np.memmap(scratch / FILE, np.int64, "r", shape=(3,))[DONE]) // pieces
 
 
 def main() -> None:

@@ -256,7 +256,7 @@ BAD = {
     "no such threads": (["fit", "{csv}", "--model", "ease", "--threads", "0"], "n_threads from 1 to"),
     "scratch for nothing": (["fit", "{csv}", "--model", "popularity", "--scratch", "s"], "Leave scratch out"),
     "two ways at once": (["recommend", "{model}", "--history", "260", "--out", "x.parquet"], "--history alone"),
-    "nowhere to write": (["recommend", "{model}", "--out", "no/such/x.parquet"], "No such file"),
+    "nowhere to write": (["recommend", "{model}", "--out", "no/such/x.parquet"], "in a folder that is there"),
     "nothing asked": (["recommend", "{model}"], "--user, --history or --out"),
     "unknown user": (["recommend", "{model}", "--user", "nobody"], "'nobody'"),
     "unknown item": (["recommend", "{model}", "--history", "star wars"], "Star Wars: Episode IV"),

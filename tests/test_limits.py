@@ -1,17 +1,20 @@
 """Estimates, threads, and lists streamed to a file: what a machine is asked for, before and while it works."""
 
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
 import polars as pl
 import pytest
-from numba import get_num_threads
-from threadpoolctl import threadpool_info
+from numba import config, get_num_threads
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import gramian as gr
 from gramian import recommender
 from gramian.data.synthetic import clustered
 from gramian.linalg import memory, speed, symmetric, threads
+from gramian.linalg.scratch import FILE
 from gramian.models.scorers import LowRank
 from gramian.progress import duration
 
@@ -22,8 +25,8 @@ RECIPE = gr.EDLAE(dropout=0.3, l2=10)
 @pytest.fixture
 def rates(monkeypatch):
     """A machine of known speed."""
-    monkeypatch.setattr("gramian.models.recipe.inverse_rate", lambda dtype: 1e6 if dtype == np.float32 else 5e5)
-    monkeypatch.setattr("gramian.models.recipe.gram_rate", lambda: 1e4)
+    monkeypatch.setattr("gramian.models.recipe.inverse_rate", lambda dtype, n_threads: 1e6 if dtype == np.float32 else 5e5)
+    monkeypatch.setattr("gramian.models.recipe.gram_rate", lambda n_threads: 1e4)
 
 
 def test_the_estimate_counts_operations_and_bytes(rates, monkeypatch):
@@ -45,7 +48,7 @@ def test_the_estimate_with_a_file_is_what_the_file_takes(rates, tmp_path):
     estimate = RECIPE.estimate(EVENTS, scratch=tmp_path / "not" / "yet")
     assert not (tmp_path / "not").exists()
     RECIPE.fit(EVENTS, scratch=tmp_path)
-    assert estimate.disk_bytes == (tmp_path / "sweep.bin").stat().st_size
+    assert estimate.disk_bytes == (tmp_path / FILE).stat().st_size
     assert estimate.peak_bytes == 4 * 6 * 150 * 150 + 8 * EVENTS.n_interactions
     assert estimate.free_disk_bytes > estimate.disk_bytes
 
@@ -56,7 +59,7 @@ def test_what_cannot_fit_is_refused_with_numbers_and_a_way_out(rates, monkeypatc
     estimate = RECIPE.estimate(EVENTS)
     assert not estimate.fits
     assert "does not fit" in str(estimate)
-    with pytest.raises(gr.errors.NotEnoughMemory, match=r"100 kB free\. Pass scratch=folder .* fewer items"):
+    with pytest.raises(gr.errors.NotEnoughMemory, match=r"100 kB free\. Keep the matrix in a file .* fewer items"):
         RECIPE.fit(EVENTS)
 
 
@@ -72,12 +75,13 @@ def test_a_fit_stays_within_its_estimate():
 
 
 def test_the_machine_is_measured_in_plausible_numbers():
-    assert 1e8 < speed.inverse_rate(np.dtype(np.float32)) < 1e14
-    assert 1e6 < speed.gram_rate() < 1e12
+    assert 1e8 < speed.inverse_rate(np.dtype(np.float32), 1) < 1e14
+    assert 1e6 < speed.gram_rate(1) < 1e12
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.123, "0.12 s"), (9.4, "9.4 s"), (59.4, "59 s"), (61, "1 min 1 s"), (7_260, "2 h 1 min")]
+    ("seconds", "words"),
+    [(1e-5, "under 0.01 s"), (0.123, "0.12 s"), (9.4, "9.4 s"), (59.4, "59 s"), (59.7, "1 min 0 s"), (7_260, "2 h 1 min")],
 )
 def test_durations_are_words(seconds, words):
     assert duration(seconds) == words
@@ -97,9 +101,33 @@ def test_threads_hold_for_numba_and_blas_and_are_given_back():
     assert (get_num_threads(), blas_threads()) == before
 
 
+def test_overlapping_work_gives_the_threads_back():
+    before = blas_threads()
+    one, other = threads.BLAS.limited(1), threads.BLAS.limited(1)
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    other.__exit__(None, None, None)
+    assert blas_threads() == before
+
+
+def test_inner_work_gives_the_outer_its_threads_back():
+    most = max(blas_threads())
+    with threads.BLAS.limited(1):
+        with threads.BLAS.limited(most):
+            assert blas_threads() == {most}
+        assert blas_threads() == {1}
+
+
+def test_asking_for_all_threads_is_heard():
+    with threadpool_limits(1), threads.threads(config.NUMBA_NUM_THREADS):
+        assert blas_threads() == {config.NUMBA_NUM_THREADS}
+
+
 def test_a_container_gets_no_more_threads_than_its_share(monkeypatch, tmp_path):
     monkeypatch.setattr(threads, "CGROUP", tmp_path)
-    for limit, expected in (("150000 100000", 1), ("50000 100000", 1), ("max 100000", threads.cores.__wrapped__())):
+    all_cores = threads.cores.__wrapped__()
+    for limit, expected in (("150000 100000", 1), ("50000 100000", 1), ("max 100000", all_cores), ("odd", all_cores)):
         (tmp_path / "cpu.max").write_text(limit)
         assert threads.cores.__wrapped__() == expected
     monkeypatch.setattr(threads, "cores", lambda: 1)
@@ -148,6 +176,10 @@ def test_lists_of_some_users_or_none_in_a_file(tmp_path):
     assert pl.read_parquet(tmp_path / "some.parquet")["user"].to_list() == ["b", "b", "c", "c"]
     model.recommend_to(tmp_path / "none.parquet", users=[])
     assert pl.read_parquet(tmp_path / "none.parquet").height == 0
+    for name in ("lists.csv", "no/such/lists.parquet", "", "folder.parquet"):
+        (tmp_path / "folder.parquet").mkdir(exist_ok=True)
+        with pytest.raises(gr.errors.InvalidInput, match="ending in"):
+            model.recommend_to(str(tmp_path / name) if name else "")
     with pytest.raises(gr.errors.UnknownId):
         model.recommend_to(tmp_path / "no.parquet", users=["nobody"])
     assert not (tmp_path / "no.parquet").exists()
@@ -170,6 +202,57 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path, small_blocks, monkeypatc
         model.recommend_to(path)
     assert path.read_text() == "the old one"
     assert [p.name for p in tmp_path.iterdir()] == ["lists.parquet"]
+
+
+INTERRUPTED = """
+import os, signal, sys, threading
+import gramian as gr
+from gramian import recommender
+from gramian.data.synthetic import clustered
+
+model = gr.Popularity().fit(clustered(400_000, 20, 800_000))
+recommender.BLOCK = 50
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+model.recommend_to(sys.argv[1], k=5)
+"""
+
+
+def test_ctrl_c_leaves_nothing_behind(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path / "x.parquet")], capture_output=True, text=True, check=False
+    )
+    assert "KeyboardInterrupt" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_of_the_disk(tmp_path, monkeypatch):
+    def full(self, path):
+        raise pl.exceptions.ComputeError("No space left on device")
+
+    monkeypatch.setattr(pl.LazyFrame, "sink_parquet", full)
+    with pytest.raises(OSError, match="could not be written: No space left"):
+        RECIPE.fit(EVENTS).recommend_to(tmp_path / "lists.parquet")
+
+
+def test_histories_in_other_columns_are_refused():
+    model = RECIPE.fit(EVENTS)
+    other = EVENTS.matrix[:3].copy()
+    other.indices[0] = 10**7
+    for histories in (EVENTS.matrix[:, :10], other):
+        with pytest.raises(gr.errors.InvalidInput, match="columns"):
+            model.top_k(histories, 5)
+    with pytest.raises(gr.errors.InvalidInput, match="weights above 0 and below"):
+        model.recommend_for([{3: 1e39}])
+
+
+def test_the_order_within_a_history_does_not_matter():
+    model = RECIPE.fit(EVENTS)
+    shuffled = EVENTS.matrix.copy()
+    for u in range(EVENTS.n_users):
+        part = slice(shuffled.indptr[u], shuffled.indptr[u + 1])
+        shuffled.indices[part] = shuffled.indices[part][::-1]
+    shuffled.has_sorted_indices = False
+    assert np.array_equal(model.top_k(shuffled, 5)[0], model.top_k(EVENTS.matrix, 5)[0])
 
 
 def test_ids_that_parquet_cannot_hold_are_refused(tmp_path):

@@ -7,15 +7,16 @@ import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg.inverse import begin, end, invert, run
-from gramian.linalg.scratch import DONE, PREPARED, SAVED, Scratch
+from gramian.linalg import memory, scratch
+from gramian.linalg.inverse import begin, invert, run
+from gramian.linalg.scratch import DONE, FACTS, FILE, LOCK, PREPARED, SAVED, Scratch, clear
 from gramian.linalg.symmetric import Symmetric, size
 
 N, WIDTH = 150, 64
@@ -75,8 +76,7 @@ def resume(folder, source, nth=0, before=True):
             sweep.begin(by=by, image=image)
         sweep.counters = Counters(sweep, nth, before)
         if not sweep.complete:
-            run(sweep)
-            end(sweep, sweep.kept["by"], sweep.kept["image"])
+            run(sweep, sweep.arrays["by"])
         return sweep.matrix.buffer.copy()
 
 
@@ -95,7 +95,7 @@ def test_a_sweep_killed_at_any_point_ends_in_the_same_bits(source, tmp_path, bef
             deaths += 1
         assert np.array_equal(resume(tmp_path, source), expected.buffer), f"killed at {nth}"
     n_blocks = len(source.spans())
-    assert deaths == (n_blocks + 1) * (2 * n_blocks + 2)  # each step: prepared, each block saved and done, finished
+    assert deaths == (n_blocks + 1) * (2 * n_blocks + 2) - 1  # a step: prepared, each block saved and done, finished
 
 
 def test_a_sweep_killed_again_and_again_ends_in_the_same_bits(source, tmp_path):
@@ -133,8 +133,8 @@ def test_a_fit_after_kill_minus_nine_goes_on_and_gives_the_same_model(tmp_path):
     assert child.returncode == -signal.SIGKILL
     events = clustered(**EVENTS)
     recipe = gr.EDLAE(dropout=0.4, l2=20)
-    sweep_key = json.loads((folder / "facts.json").read_text())["key"]
-    with Scratch(folder, sweep_key, events.n_items, np.float32) as sweep:
+    key = json.loads((folder / FACTS).read_text())["key"].removeprefix(f"{scratch.FORMAT} ")
+    with Scratch(folder, key, events.n_items, np.float32) as sweep:
         assert sweep.step == 1
     model = recipe.fit(events, scratch=folder)
     assert np.array_equal(model.scorer.inverse.buffer, recipe.fit(events).scorer.inverse.buffer)
@@ -165,7 +165,7 @@ def test_the_folder_of_another_fit_is_refused(tmp_path, recipe, events, dtype):
         recipe.fit(events, scratch=tmp_path, dtype=dtype)
 
 
-def test_a_folder_in_use_is_refused(source, tmp_path):
+def test_a_folder_in_use_is_refused(tmp_path):
     with Scratch(tmp_path, "key", N, np.float32, WIDTH), pytest.raises(gr.errors.InvalidInput, match="another at work"):
         Scratch(tmp_path, "key", N, np.float32, WIDTH)
     with Scratch(tmp_path, "key", N, np.float32, WIDTH) as sweep:
@@ -175,28 +175,99 @@ def test_a_folder_in_use_is_refused(source, tmp_path):
 def test_after_a_restart_of_the_machine_only_a_complete_run_is_used(source, tmp_path, monkeypatch):
     with pytest.raises(Killed):
         resume(tmp_path, source, nth=12)
-    booted = psutil.boot_time()
-    monkeypatch.setattr(psutil, "boot_time", lambda: booted + 3_600)
+    monkeypatch.setattr(scratch, "boot", lambda: "another")
     with pytest.warns(gr.errors.StartingOver, match="restarted"), Scratch(tmp_path, "key", N, np.float32, WIDTH) as sweep:
         assert not sweep.begun
     done = resume(tmp_path, source)
-    monkeypatch.setattr(psutil, "boot_time", lambda: booted + 7_200)
+    monkeypatch.setattr(scratch, "boot", lambda: "yet another")
     with Scratch(tmp_path, "key", N, np.float32, WIDTH) as sweep:
         assert sweep.complete
         assert np.array_equal(sweep.matrix.buffer, done)
 
 
+def test_a_run_killed_before_it_said_it_was_complete_says_so_later(source, tmp_path):
+    n_blocks = len(source.spans())
+    with pytest.raises(Killed):
+        resume(tmp_path, source, nth=(n_blocks + 1) * (2 * n_blocks + 2) - 1, before=False)
+    assert not json.loads((tmp_path / FACTS).read_text())["complete"]
+    resume(tmp_path, source)
+    assert json.loads((tmp_path / FACTS).read_text())["complete"]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\0\0", '{"key": 1, "dtype": "no", "boot": 1, "complete": true}'])
+def test_damaged_facts_start_over(source, tmp_path, text):
+    done = resume(tmp_path, source)
+    (tmp_path / FACTS).write_text(text)
+    with pytest.warns(gr.errors.StartingOver, match="damaged"):
+        again = resume(tmp_path, source)
+    assert np.array_equal(again, done)
+
+
+def test_the_warning_names_the_line_of_the_user(tmp_path):
+    events = clustered(60, 30, 400)
+    gr.EASE(l2=10).fit(events, scratch=tmp_path)
+    (tmp_path / FACTS).write_text("")
+    with pytest.warns(gr.errors.StartingOver) as caught:
+        gr.EASE(l2=10).fit(events, scratch=tmp_path)
+    assert caught[0].filename == __file__
+
+
+def test_a_finished_inverse_that_was_spoiled_is_not_used(tmp_path):
+    events = clustered(60, 30, 400)
+    fitted = gr.EASE(l2=10).fit(events, scratch=tmp_path)
+    expected = fitted.weights()
+    fitted.scorer.inverse.buffer[5:9] += 1
+    with pytest.warns(gr.errors.PrecisionWarning):  # it is done again, in the wider dtype
+        again = gr.EASE(l2=10).fit(events, scratch=tmp_path)
+    np.testing.assert_allclose(again.weights(), expected, atol=1e-5)
+
+
 def test_a_file_of_another_size_is_refused(source, tmp_path):
     resume(tmp_path, source)
-    os.truncate(tmp_path / "sweep.bin", 1_000)
+    os.truncate(tmp_path / FILE, 1_000)
     with pytest.raises(gr.errors.InvalidInput, match="fit again"):
         Scratch(tmp_path, "key", N, np.float32, WIDTH)
 
 
-def test_a_full_disk_is_refused_with_numbers(tmp_path, monkeypatch):
+def test_a_full_disk_is_refused_with_numbers_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_000})())
     with pytest.raises(gr.errors.NotEnoughMemory, match="1 kB free"):
+        gr.EASE().fit(clustered(60, 30, 400), scratch=tmp_path / "scratch")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_in_memory_must_fit_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(scratch, "held_in_memory", lambda folder: True)
+    monkeypatch.setattr("gramian.models.recipe.held_in_memory", lambda folder: True)
+    estimate = gr.EASE().estimate(clustered(60, 30, 400), scratch=tmp_path)
+    assert estimate.peak_bytes > estimate.disk_bytes > 0
+    monkeypatch.setattr(memory, "available", lambda: 10_000)
+    with pytest.raises(gr.errors.NotEnoughMemory, match="which is in memory"):
         gr.EASE().fit(clustered(60, 30, 400), scratch=tmp_path)
+
+
+def test_which_folders_are_in_memory(monkeypatch):
+    kinds = {"/": "ext4", "/dev/shm": "tmpfs", "/dev/shm/disk": "ext4"}
+    mounts = [type("Mount", (), {"mountpoint": place, "fstype": kind})() for place, kind in kinds.items()]
+    monkeypatch.setattr(memory.psutil, "disk_partitions", lambda all: mounts)
+    expected = {"/tmp/x": False, "/dev/shm": True, "/dev/shm/x": True, "/dev/shmx": False, "/dev/shm/disk/x": False}
+    assert {place: memory.held_in_memory(Path(place)) for place in expected} == expected
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(gr.errors.InvalidInput, match="a folder for scratch"):
+            gr.EASE().fit(clustered(60, 30, 400), scratch=path)
+
+
+def test_clearing_takes_only_what_is_ours(tmp_path):
+    (tmp_path / "lock").write_text("mine")
+    gr.EASE().fit(clustered(60, 30, 400), scratch=tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"lock", FACTS, FILE, LOCK}
+    clear(tmp_path)
+    assert (tmp_path / "lock").read_text() == "mine"
+    clear(tmp_path / "never there")
 
 
 def test_float64_takes_over_in_the_folder_too(tmp_path):
@@ -205,6 +276,8 @@ def test_float64_takes_over_in_the_folder_too(tmp_path):
         model = gr.EASE(l2=1e-5).fit(events, scratch=tmp_path)
     assert model.scorer.inverse.dtype == np.float64
     assert np.array_equal(model.weights(), gr.EASE(l2=1e-5).fit(events, dtype="float64").weights())
+    again = gr.EASE(l2=1e-5).fit(events, scratch=tmp_path)  # goes on where it was: in float64, without a warning
+    assert np.array_equal(again.weights(), model.weights())
 
 
 def test_a_model_without_an_inverse_has_no_use_for_a_folder(tmp_path):

@@ -10,6 +10,7 @@ GramianError
 └── Inaccurate        (ArithmeticError)    a solve that failed its own accuracy check
 
 PrecisionWarning      (UserWarning)        a fit was repeated in float64
+StartingOver          (UserWarning)        a scratch folder could not be resumed
 """
 
 

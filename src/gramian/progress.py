@@ -45,7 +45,11 @@ def track(steps: Sequence[T], what: str) -> Iterator[T]:
 
 def duration(seconds: float) -> str:
     """Seconds in words, as in '7 min 30 s'."""
-    if seconds < 60:
-        return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
+    if seconds < 0.01:
+        return "under 0.01 s"
+    if seconds < 9.95:
+        return f"{seconds:.2g} s"
     minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

@@ -14,11 +14,11 @@ import scipy.sparse as sp
 from gramian import store
 from gramian.data.ids import Index, ids_of
 from gramian.data.interactions import Interactions, csr
-from gramian.data.tables import is_number, series, write_parquet
+from gramian.data.tables import is_number, parquet_path, series, write_parquet
 from gramian.errors import InvalidInput, NotSupported, UnknownId
 from gramian.linalg.memory import require
 from gramian.linalg.threads import threads
-from gramian.linalg.topk import Best
+from gramian.linalg.topk import Best, ranked
 from gramian.progress import bar
 
 BLOCK = 16_384  # users scored at once: large enough to share the packing, and what bounds the memory
@@ -166,6 +166,7 @@ class Recommender:
 
         Nothing but a block of users is ever in memory, and the file appears only when it is whole.
         """
+        file = parquet_path(path)
         rows = np.arange(self.events.n_users) if users is None else self._known(users)
         k = _checked_k(k, self.events.n_items)
         allowed = self._allowed(allow, deny)
@@ -191,7 +192,7 @@ class Recommender:
                     ]
                 )
 
-        write_parquet(path, tables())
+        write_parquet(file, tables())
 
     def recommend_for(
         self,
@@ -220,9 +221,8 @@ class Recommender:
     def similar_items(self, item: Any, k: int = 10) -> Recommendations:
         """The k items most similar to one item, in a single list."""
         column = self._column(item)
-        best = Best(1, _checked_k(k, self.events.n_items), None, np.arange(self.events.n_items) != column)
-        best.push(self.scorer.similar(column)[None], 0)
-        return self._named(*best.lists())
+        others = np.arange(self.events.n_items) != column
+        return self._named(*ranked(self.scorer.similar(column), _checked_k(k, self.events.n_items), others))
 
     def explain(self, history: Iterable[Any] | Mapping[Any, float], item: Any) -> Explanation:
         """Which history items carry the score of `item`, exactly: the contributions add up to it. Unknown items add nothing."""
@@ -261,7 +261,7 @@ class Recommender:
         with threads(n_threads):
             return Recommender(self.recipe.updated(self.scorer, after, change, sign), self.recipe, after)
 
-    def scores(self, events: Interactions) -> np.ndarray:
+    def scores(self, events: Interactions, *, n_threads: int | None = None) -> np.ndarray:
         """Dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""
         if not isinstance(events, Interactions):
             raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
@@ -269,9 +269,10 @@ class Recommender:
         m, n = histories.shape
         require(8 * m * n, f"{m:,} × {n:,} scores", "Use recommend")
         scores = None
-        for first, panel in self.scorer.panels(histories):
-            scores = np.empty((m, n), panel.dtype) if scores is None else scores
-            scores[:, first : first + panel.shape[1]] = panel
+        with threads(n_threads):
+            for first, panel in self.scorer.panels(histories):
+                scores = np.empty((m, n), panel.dtype) if scores is None else scores
+                scores[:, first : first + panel.shape[1]] = panel
         return np.asarray(scores)
 
     def weights(self) -> np.ndarray:
@@ -310,6 +311,10 @@ class Recommender:
         A history without any item is given the most popular items.
         """
         k = _checked_k(k, self.events.n_items)
+        n_items = self.events.n_items
+        if histories.shape[1] != n_items or histories.indices.max(initial=0) >= n_items or histories.indices.min(initial=0) < 0:
+            raise InvalidInput(f"histories in the model's {n_items} columns", f"{histories.shape[1]}", "Use events.reindex")
+        histories = histories if histories.has_sorted_indices else histories.sorted_indices()
         columns = np.empty((histories.shape[0], k), np.int32)
         scores = np.empty((histories.shape[0], k))
         for start, some_columns, some_scores in self._blocks(histories, k, allowed, exclude_seen, n_threads):
@@ -333,9 +338,7 @@ class Recommender:
                     columns, scores = best.lists()
                 empty = np.flatnonzero(np.diff(part.indptr) == 0)
                 if len(empty):
-                    popular = Best(1, k, None, allowed)
-                    popular.push(self.events.popularity[None].astype(np.float32), 0)
-                    columns[empty], scores[empty] = popular.lists()
+                    columns[empty], scores[empty] = ranked(self.events.popularity, k, allowed)
                 yield start, columns, scores
 
     def _recommendations(
@@ -385,8 +388,8 @@ class Recommender:
         """The known columns of a history in order, their weights, and how many of its items are unknown."""
         columns = self.events.items.positions(ids_of("item ids", history))
         weights = list(history.values()) if isinstance(history, Mapping) else [1.0] * len(columns)
-        if not all(is_number(weight) and weight > 0 for weight in weights):
-            raise InvalidInput("weights above 0 in a history", repr(history), "Leave out what has no weight")
+        if not all(is_number(weight) and 0 < weight < float(np.finfo(np.float32).max) for weight in weights):
+            raise InvalidInput("weights above 0 and below 3e38 in a history", repr(history), "Leave out what has no weight")
         known = np.flatnonzero(columns >= 0)
         distinct, first = np.unique(columns[known], return_index=True)
         return distinct, np.array(weights, np.float32)[known][first], len(columns) - len(known)

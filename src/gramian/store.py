@@ -32,16 +32,22 @@ DTYPES = {"F64": np.float64, "I64": np.int64, "F32": np.float32, "I32": np.int32
 CHUNK = 1 << 24
 
 
-def write(
-    path: str | Path, kind: str, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray], ids: Mapping[str, list[Any]]
-) -> None:
-    """Write a folder whole or not at all."""
+def place(path: str | Path, kind: str) -> Path:
+    """Where a folder can be written: at a new path, or over one that was saved."""
     path = Path(path).absolute()
     foreign = path.is_dir() and any(path.iterdir()) and not (path / MANIFEST).exists()
     if foreign or path == Path.cwd() or path.is_symlink() or path.is_file():
         raise InvalidInput(
             f"a new folder or a saved {kind} to replace", f"{path}, which is something else", "Choose another path"
         )
+    return path
+
+
+def write(
+    path: str | Path, kind: str, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray], ids: Mapping[str, list[Any]]
+) -> None:
+    """Write a folder whole or not at all."""
+    path = place(path, kind)
     encoded = json.dumps({name: encode(values) for name, values in ids.items()}).encode()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

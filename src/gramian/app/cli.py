@@ -33,6 +33,7 @@ from gramian.linalg.threads import threads
 from gramian.models import MODELS, load
 from gramian.models.recipe import Recipe
 from gramian.recommender import Recommendations, Recommender
+from gramian.store import place
 
 app = typer.Typer(
     help="Recommendations from implicit feedback: one Gram matrix, every linear recommender.",
@@ -43,6 +44,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+INTERRUPTED = 130
 NAMES = {name.lower(): recipe for name, recipe in MODELS.items()}
 SETTINGS = {f.name: f for recipe in MODELS.values() for f in fields(recipe)}
 SPLITS: dict[str, Callable[[Interactions, int], splits.Split]] = {
@@ -135,6 +137,7 @@ def fit(
 ) -> None:
     """Fit a model on events and save it to a folder."""
     (recipe,) = recipes_of([model], settings)
+    place(out_folder, "model")
     events = events_of(data, user, item, value, min_value, time, None if titles else title)
     if titles:
         events = events.with_titles(titles_of(titles, item or "item_id", title))
@@ -143,13 +146,16 @@ def fit(
         warm_up()
     facts = {"users": events.n_users, "items": events.n_items, "interactions": events.n_interactions}
     if dry_run:
-        estimate = recipe.estimate(events, dtype=dtype, scratch=scratch)
+        estimate = recipe.estimate(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
         if as_json:
             show_json({"recipe": recipe.to_json(), **facts, **asdict(estimate), "fits": estimate.fits})
             return
         out.print(f"{recipe} on {events}: {estimate}.", markup=False)
         if not estimate.fits:
-            out.print("Add --scratch FOLDER to keep the matrix in a file, or keep fewer items with --k-core.")
+            file = (
+                "Name a --scratch folder on a larger disk" if scratch else "Add --scratch FOLDER to keep the matrix in a file"
+            )
+            out.print(f"{file}, or keep fewer items with --k-core.")
         return
     with Measured() as cost:
         fitted = recipe.fit(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
@@ -402,15 +408,16 @@ def run() -> None:
     """The entry point: every error of ours or of the usage is one line on stderr and exit code 2."""
     warnings.showwarning = lambda message, *_, **__: print(f"gramian: note: {message}", file=sys.stderr)
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # which Typer makes of Ctrl-C
+            again = "; run the same command again to go on" if "--scratch" in sys.argv else ""
+            print(f"gramian: interrupted{again}", file=sys.stderr)
+        sys.exit(code)
     except GramianError as error:
         problem = str(error)
     except TyperException as error:
         problem = error.format_message()
     except OSError as error:
         problem = f"{error.filename or ''} {error.strerror or error}".strip()
-    except (KeyboardInterrupt, typer.Abort):
-        print("gramian: interrupted", file=sys.stderr)
-        sys.exit(130)
     print("gramian: " + " ".join(problem.split()), file=sys.stderr)
     sys.exit(2)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from math import isfinite
@@ -132,8 +134,22 @@ def write_parquet(path: str | Path, tables: Iterator[pl.DataFrame]) -> None:
     try:
         register_io_source(source, schema=first.schema).sink_parquet(part)
         part.replace(whole)
+    except pl.exceptions.ComputeError as error:  # a full disk, say
+        raise OSError(f"{whole} could not be written: {error}") from None
+    except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):
+            time.sleep(0)  # polars has told of Ctrl-C before Python did: let Python's own come, or it comes below
+        raise
     finally:
         part.unlink(missing_ok=True)
+
+
+def parquet_path(path: str | Path) -> Path:
+    """Where a parquet file can be written."""
+    found = Path(path)
+    if found.suffix != ".parquet" or found.is_dir() or not found.absolute().parent.is_dir():
+        raise InvalidInput("a name ending in .parquet in a folder that is there", repr(str(path)), "Choose another name")
+    return found
 
 
 def numbers(column: pl.Series) -> pl.Series:

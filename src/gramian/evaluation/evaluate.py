@@ -10,10 +10,14 @@ import numpy as np
 import polars as pl
 from scipy.stats import ttest_rel
 
+from gramian.data.interactions import Interactions
 from gramian.data.split import Split
 from gramian.errors import InvalidInput, UnknownId
 from gramian.evaluation.metrics import CATALOG_METRICS, METRICS, Lists, find_hits, parse
+from gramian.linalg.family import family_lists
+from gramian.linalg.symmetric import Symmetric
 from gramian.linalg.threads import threads
+from gramian.models.autoencoders import LinearAutoencoder, squares
 from gramian.recommender import Recommender
 
 DEFAULT_METRICS = ("ndcg@20", "recall@20")
@@ -87,26 +91,44 @@ def evaluate(
 
     An item the model does not know can never be recommended, and counts as a miss where it is a target.
     """
-    if isinstance(metrics, str):
-        raise InvalidInput("a list of metrics", repr(metrics), f"Pass [{metrics!r}]")
     if not isinstance(model, Recommender):
         raise InvalidInput("a fitted model", type(model).__name__, "Fit it first: recipe.fit(split.train)")
     if not isinstance(split, Split):
         raise InvalidInput("a Split", type(split).__name__, "Make one: gr.split.strong(events)")
-    parsed = {metric: parse(metric) for metric in metrics}
-    if not parsed:
-        raise InvalidInput("at least one metric", "none", f"Pass {list(DEFAULT_METRICS)}")
+    parsed = parsed_metrics(metrics)
     users, items = split.target.users, model.events.items
-    fold_in, target = split.fold_in.reindex(users, items).matrix, split.target.reindex(users, items).matrix
+    fold_in = split.fold_in.reindex(users, items).matrix
     with threads(n_threads):
         columns, _ = model.top_k(fold_in, max(k for _, k in parsed.values()))
-        lists = Lists(
-            columns,
-            find_hits(columns, target),
-            np.diff(split.target.matrix.indptr).astype(np.int64),
-            model.events.popularity,
-            model.events.n_users,
-        )
-        per_user = {metric: METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in METRICS}
-        catalog = {metric: CATALOG_METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in CATALOG_METRICS}
+        return judged(columns, model.events, split, parsed)
+
+
+def evaluate_family(
+    recipes: Sequence[LinearAutoencoder], inverse: Symmetric, train: Interactions, split: Split, metrics: Sequence[str]
+) -> list[Report]:
+    """What `evaluate` says of recipes that share an inverse, which was fitted on `train`: one product serves them all."""
+    parsed = parsed_metrics(metrics)
+    fold_in = split.fold_in.reindex(split.target.users, train.items).matrix
+    factors = [recipe.from_inverse(inverse, squares(train)).factor for recipe in recipes]
+    lists = family_lists(fold_in, inverse, factors, train.popularity, max(k for _, k in parsed.values()))
+    return [judged(columns, train, split, parsed) for columns in lists]
+
+
+def parsed_metrics(metrics: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Metric → its name and k."""
+    if isinstance(metrics, str):
+        raise InvalidInput("a list of metrics", repr(metrics), f"Pass [{metrics!r}]")
+    if not metrics:
+        raise InvalidInput("at least one metric", "none", f"Pass {list(DEFAULT_METRICS)}")
+    return {metric: parse(metric) for metric in metrics}
+
+
+def judged(columns: np.ndarray, train: Interactions, split: Split, parsed: dict[str, tuple[str, int]]) -> Report:
+    """The report on lists for the users of a split, given in the columns of what the model was trained on."""
+    users = split.target.users
+    target = split.target.reindex(users, train.items).matrix
+    n_targets = np.diff(split.target.matrix.indptr).astype(np.int64)
+    lists = Lists(columns, find_hits(columns, target), n_targets, train.popularity, train.n_users)
+    per_user = {metric: METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in METRICS}
+    catalog = {metric: CATALOG_METRICS[name](lists, k) for metric, (name, k) in parsed.items() if name in CATALOG_METRICS}
     return Report(per_user, catalog, users.tolist(), split.fingerprint, tuple(parsed))

@@ -40,8 +40,8 @@ def pivot_size(n: int, width: int) -> int:
 class Sweep:
     """A sweep and how far it has come, here in memory. `Scratch` keeps one in files, so that it survives the process.
 
-    A step sweeps one block column. Its `column` and `root` are prepared, then every block is changed, then the step is
-    finished from `spare`. The last step, beyond all block columns, brings the result to its scale.
+    A step sweeps one block column: its `column` and `root` are prepared, then every block is changed, then the step is
+    finished from `spare`. One more step, after all block columns, brings the result to its scale.
     """
 
     step = 0
@@ -71,29 +71,47 @@ def invert(matrix: Symmetric) -> None:
     """Replace a positive definite matrix by its inverse."""
     by, image = begin(matrix)
     sweep = Sweep(matrix)
-    run(sweep)
-    end(sweep, by, image)
+    run(sweep, by)
+    check(matrix, by, image)
 
 
 def begin(matrix: Symmetric) -> tuple[np.ndarray, np.ndarray]:
-    """Scale the matrix to a unit diagonal, which makes float32 go furthest, and take its image of the probe.
-
-    The residual of the probe, the worst entry of A⁻¹(A V) − V for a few normal V, guards the result.
-    """
+    """Scale A to a unit diagonal, which makes float32 go furthest: the scale, and the image A(scale · V) of a probe V."""
     diagonal = matrix.diagonal()
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
         raise Inaccurate("a positive diagonal", f"{diagonal.min():.3g} at item {int(diagonal.argmin())}", REMEDY)
     by = (1 / np.sqrt(diagonal)).astype(matrix.dtype)
     matrix.scale(by)
-    return by, matrix @ probe(matrix)
+    return by, (matrix @ probe(matrix)) / by[:, None]
 
 
 def probe(matrix: Symmetric) -> np.ndarray:
+    """A few normal vectors."""
     return np.random.default_rng(0).standard_normal((matrix.n, PROBES)).astype(matrix.dtype)
 
 
-def run(sweep: Sweep) -> None:
-    """Replace a positive definite matrix by minus its inverse, from wherever the sweep stands."""
+def residual(inverse: Symmetric, by: np.ndarray, image: np.ndarray) -> float:
+    """The worst entry of A⁻¹ · image / scale − V, so that no corner hides."""
+    return float(np.abs((inverse @ image) / by[:, None] - probe(inverse)).max())
+
+
+def check(inverse: Symmetric, by: np.ndarray, image: np.ndarray) -> None:
+    """Raise `Inaccurate` rather than leave a poor inverse."""
+    error, allowed = residual(inverse, by, image), TOLERANCE[inverse.dtype]
+    if not error < allowed:
+        raise Inaccurate(f"an inverse with residuals below {allowed:g}", f"{error:.2g} in {inverse.dtype}", REMEDY)
+
+
+def drift(inverse: Symmetric, x: sp.csr_array, s: np.ndarray, penalty: np.ndarray) -> float:
+    """The residual of an inverse of XᵀX + dMat(penalty), by the sparse X: no Gram matrix is needed."""
+    by = 1 / np.sqrt(s + penalty)
+    scaled = by[:, None] * probe(inverse)
+    image = x.T @ (x @ scaled) + penalty[:, None] * scaled
+    return residual(inverse, by, image.astype(inverse.dtype))
+
+
+def run(sweep: Sweep, by: np.ndarray) -> None:
+    """Replace a positive definite matrix by its inverse, from wherever the sweep stands, and bring that to its scale."""
     matrix = sweep.matrix
     potrf, trtri, lauum = get_lapack_funcs(("potrf", "trtri", "lauum"), dtype=matrix.dtype)
     trmm, gemm = get_blas_funcs(("trmm", "gemm"), dtype=matrix.dtype)
@@ -116,7 +134,7 @@ def run(sweep: Sweep) -> None:
         for at, end, block in sweep.blocks():
             if at != first:
                 gemm(-1, column[at:].T, column[at:end].T, beta=1, c=block, trans_a=1, overwrite_c=1)
-        if spare is not column:
+        if sweep.spare is not sweep.column:
             spare[:] = column
         trmm(1, root, spare.T, lower=1, trans_a=1, overwrite_b=1)  # E R⁻¹ = A_rK A_KK⁻¹
         pivot = np.tril(lauum(root, lower=1)[0])
@@ -126,26 +144,6 @@ def run(sweep: Sweep) -> None:
                 block[first - at : last - at] = spare[at:end].T
         matrix.block(first, last)[:] = spare[first:]
         sweep.finished()
-
-
-def drift(inverse: Symmetric, x: sp.csr_array, s: np.ndarray, penalty: np.ndarray) -> float:
-    """The probe's residual for an inverse of XᵀX + dMat(penalty), by the sparse X: no Gram matrix is needed."""
-    by = 1 / np.sqrt(s + penalty)[:, None]
-    scaled = by * probe(inverse)
-    image = x.T @ (x @ scaled) + penalty[:, None] * scaled
-    return float(np.abs((inverse @ image.astype(inverse.dtype)) / by - probe(inverse)).max())
-
-
-def end(sweep: Sweep, by: np.ndarray, image: np.ndarray) -> None:
-    """Check the sweep's −A⁻¹ by the probe and bring it to its scale: `Inaccurate` is raised rather than a poor inverse left."""
-    matrix = sweep.matrix
-    if sweep.must_prepare():
-        error = np.abs(matrix @ image + probe(matrix)).max()  # the worst entry, so that no corner hides
-        if not error < TOLERANCE[matrix.dtype]:
-            raise Inaccurate(
-                f"an inverse with residuals below {TOLERANCE[matrix.dtype]:g}", f"{error:.2g} in {matrix.dtype}", REMEDY
-            )
-        sweep.prepared()
     for first, last, block in sweep.blocks():
         block *= -by[first:last]
         block *= by[first:, None]

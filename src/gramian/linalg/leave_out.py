@@ -27,7 +27,7 @@ from numba import njit, prange
 
 from gramian.linalg.product import pack
 from gramian.linalg.symmetric import PANEL, Symmetric, block_start
-from gramian.linalg.threads import blas
+from gramian.linalg.threads import BLAS
 from gramian.linalg.topk import Best, worse
 
 
@@ -74,7 +74,7 @@ def certified(
         gather(h, starts, indptr, compact, users.indices, packed, first)
     v, w, m = (np.empty(len(x)) for _ in range(3))
     rest, loose = np.empty(users.shape[0]), np.empty(users.shape[0])
-    with blas().limit(limits=1, user_api="blas"):  # the users share the cores already
+    with BLAS.limited(1):  # the users share the cores already
         solve(h, starts, indptr, x, known, family.slope, v, w, m, rest, loose)
     hidden = sp.csr_array((x[known], users.indices[known], np.concatenate([[0], np.cumsum(known)])[indptr]), users.shape)
     best = Best(users.shape[0], n_best, hidden, np.ones(inverse.n, np.bool_))

@@ -19,6 +19,14 @@ def available() -> int:
         return free
 
 
+def held_in_memory(folder: Path) -> bool:
+    """Whether a folder's files take up memory, as those of /dev/shm do."""
+    place = str(folder.absolute())
+    mounts = {m.mountpoint.rstrip("/"): m.fstype for m in psutil.disk_partitions(all=True)}
+    inside = [mount for mount in mounts if place == mount or place.startswith(mount + "/")]
+    return bool(inside) and mounts[max(inside, key=len)] in {"tmpfs", "ramfs"}
+
+
 def require(n_bytes: int, what: str, do: str) -> None:
     """Refuse, with the numbers, what cannot fit."""
     free = available()
@@ -27,8 +35,8 @@ def require(n_bytes: int, what: str, do: str) -> None:
 
 
 def readable(n_bytes: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if n_bytes < 1000 or unit == "GB":
+    for unit in ("bytes", "kB", "MB", "GB", "TB"):
+        if n_bytes < 999.5 or unit == "TB":
             break
         n_bytes /= 1000
     return f"{n_bytes:.3g} {unit}"

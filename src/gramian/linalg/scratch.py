@@ -13,6 +13,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -22,23 +23,31 @@ import psutil
 
 from gramian.errors import InvalidInput, NotEnoughMemory, StartingOver
 from gramian.linalg.inverse import PROBES, Sweep, column_size
-from gramian.linalg.memory import readable
+from gramian.linalg.memory import held_in_memory, readable, require
 from gramian.linalg.symmetric import WIDTH, Symmetric, size
 
+FORMAT = 1  # of the file; another one is never resumed
+FILE, FACTS, LOCK = "gramian-sweep.bin", "gramian-facts.json", "gramian-lock"
+NEW_FACTS = FACTS + ".new"
 PREPARED, SAVED, DONE = range(3)
 PAGE = 4096
-SAME_BOOT = 60.0  # seconds by which a machine's own idea of when it was started may drift
 
 Layout = dict[str, tuple[tuple[int, ...], np.dtype]]
 
 
 class Scratch(Sweep):
-    """A sweep in a folder, which is this one's alone within a `with`. `key` says whose: only the very same fit resumes it."""
+    """A sweep in a folder, which is this one's alone within a `with`. `key` says whose: only the very same fit resumes it.
 
-    def __init__(self, folder: str | Path, key: str, n: int, dtype: type, width: int = WIDTH) -> None:
-        self.folder, self.key = Path(folder), key
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._lock = locked(self.folder)
+    A sweep that is resumed goes on in the dtype it was begun in.
+    """
+
+    def __init__(self, folder: Path, key: str, n: int, dtype: type, width: int = WIDTH) -> None:
+        self.folder, self.key = folder, f"{FORMAT} {key}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise InvalidInput("a folder for scratch", f"{folder}, which is or lies in a file", "Name another") from None
+        self._lock = locked(folder)
         try:
             self._open(n, np.dtype(dtype), width)
         except BaseException:
@@ -47,13 +56,21 @@ class Scratch(Sweep):
 
     def _open(self, n: int, dtype: np.dtype, width: int) -> None:
         facts = self._known()
-        self._file, arrays = mapped(self.folder / "sweep.bin", layout(n, dtype, width), new=facts is None)
-        self.matrix = Symmetric(n, arrays["matrix"], width)
-        self.column, self.spare, self.root = arrays["column"], arrays["spare"], arrays["root"].T
-        self.counters, self.kept = arrays["counters"], arrays
-        self.pieces = len(self.matrix.spans()) + 1  # of a step: every block, and the finish
         self.begun = facts is not None
+        self.dtype = np.dtype(facts["dtype"]) if facts else dtype
+        self._file, self.arrays = mapped(self.folder / FILE, layout(n, self.dtype, width), new=not self.begun)
+        self.matrix = Symmetric(n, self.arrays["matrix"], width)
+        self.column, self.spare, self.root = self.arrays["column"], self.arrays["spare"], self.arrays["root"].T
+        self.counters = self.arrays["counters"]
+        self.n_steps = len(self.matrix.spans()) + 1  # every block column, and the scale
         self.step = int(self.counters[DONE]) // self.pieces
+        if facts and self.complete and not facts["complete"]:  # killed before it could say so
+            self._tell_complete()
+
+    @property
+    def pieces(self) -> int:
+        """Of a step: every block, and the finish."""
+        return len(self.matrix.spans()) + 1
 
     def __enter__(self) -> Scratch:
         return self
@@ -63,12 +80,12 @@ class Scratch(Sweep):
 
     @property
     def complete(self) -> bool:
-        return self.step == self.pieces
+        return self.step == self.n_steps
 
     def begin(self, **arrays: np.ndarray) -> None:
-        """The matrix is there: from now on the folder can be resumed. The arrays are kept for its end."""
+        """The matrix is there: from now on the folder can be resumed. The arrays are kept for the end."""
         for name, array in arrays.items():
-            self.kept[name][:] = array
+            self.arrays[name][:] = array
         self._tell(complete=False)
         self.begun = True
 
@@ -92,38 +109,56 @@ class Scratch(Sweep):
             self.counters[DONE] = piece + 1
 
     def finished(self) -> None:
+        self.counters[DONE] = (self.step + 1) * self.pieces
         self.step += 1
-        self.counters[DONE] = self.step * self.pieces
         if self.complete:
-            self._file.flush()
-            self._tell(complete=True)
+            self._tell_complete()
+
+    def _tell_complete(self) -> None:
+        self._file.flush()
+        self._tell(complete=True)
+
+    def _tell(self, complete: bool) -> None:
+        new = self.folder / NEW_FACTS
+        with new.open("w") as file:
+            json.dump({"key": self.key, "dtype": self.dtype.name, "boot": boot(), "complete": complete}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.folder / FACTS)
 
     def _known(self) -> dict[str, Any] | None:
         """The facts of a sweep that can be resumed, if there is one."""
-        path = self.folder / "facts.json"
-        if not path.exists():
+        try:
+            facts: dict[str, Any] = json.loads((self.folder / FACTS).read_text())
+            key, complete, booted, _ = facts["key"], facts["complete"], facts["boot"], np.dtype(facts["dtype"])
+        except FileNotFoundError:
             return None
-        facts: dict[str, Any] = json.loads(path.read_text())
-        if facts["key"] != self.key:
-            raise InvalidInput(f"the scratch folder of this very fit in {self.folder}", "that of another", "Name a new folder")
-        if facts["complete"] or abs(facts["boot"] - psutil.boot_time()) < SAME_BOOT:
-            return facts
-        warnings.warn(f"The machine was restarted since {self.folder} was written. Starting over.", StartingOver, stacklevel=5)
-        path.unlink()
+        except (ValueError, TypeError, KeyError):
+            reason = f"{self.folder / FACTS} is damaged"
+        else:
+            if key != self.key:
+                raise InvalidInput(f"the scratch folder of this fit in {self.folder}", "that of another", "Name a new folder")
+            if complete or booted == boot():
+                return facts
+            reason = f"The machine was restarted since {self.folder} was written"
+        warnings.warn(f"{reason}. Starting over.", StartingOver, stacklevel=8)
+        (self.folder / FACTS).unlink()
         return None
 
-    def _tell(self, complete: bool) -> None:
-        facts = {"key": self.key, "boot": psutil.boot_time(), "complete": complete}
-        new = self.folder / "facts.new"
-        new.write_text(json.dumps(facts))
-        new.replace(self.folder / "facts.json")
+
+def boot() -> str:
+    """Which run of the machine this is."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return str(round(psutil.boot_time()))
 
 
 def clear(folder: Path) -> None:
     """Delete the files of a sweep, and the folder if nothing else is in it."""
-    for name in ("facts.json", "sweep.bin", "lock"):
+    for name in (FACTS, NEW_FACTS, FILE, LOCK):
         (folder / name).unlink(missing_ok=True)
-    if not any(folder.iterdir()):
+    with suppress(OSError):  # it holds other files, is in use, or is somebody's mount point
         folder.rmdir()
 
 
@@ -147,9 +182,17 @@ def paged(shape: tuple[int, ...], dtype: np.dtype) -> int:
     return -(-prod(shape) * dtype.itemsize // PAGE) * PAGE
 
 
-def scratch_bytes(n: int, dtype: np.dtype, width: int = WIDTH) -> int:
+def file_bytes(n: int, dtype: np.dtype, width: int = WIDTH) -> int:
     """What an inverse in a file takes on the disk."""
     return sum(paged(shape, kind) for shape, kind in layout(n, dtype, width).values())
+
+
+def free_for(folder: Path) -> int:
+    """The bytes free for a sweep in a folder that may not exist yet, with what an earlier one takes there."""
+    folder = folder.absolute()
+    disk = next(place for place in (folder, *folder.parents) if place.exists())
+    taken = (folder / FILE).stat().st_size if (folder / FILE).exists() else 0
+    return shutil.disk_usage(disk).free + taken
 
 
 def mapped(path: Path, arrays: Layout, new: bool) -> tuple[np.memmap, dict[str, np.ndarray]]:
@@ -157,14 +200,11 @@ def mapped(path: Path, arrays: Layout, new: bool) -> tuple[np.memmap, dict[str, 
     total = sum(paged(shape, dtype) for shape, dtype in arrays.values())
     if new:
         path.unlink(missing_ok=True)
-        free = shutil.disk_usage(path.parent).free
-        if total > free:
-            raise NotEnoughMemory(f"{readable(total)} on the disk of {path.parent}", f"{readable(free)} free", "Name another")
-        with path.open("wb") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, total)
-            else:
-                file.truncate(total)
+        try:
+            reserve(path, total)
+        except BaseException:
+            clear(path.parent)
+            raise
     elif not path.exists() or path.stat().st_size != total:
         raise InvalidInput(f"{readable(total)} in {path}", "another file", f"Delete {path.parent} and fit again")
     buffer = np.memmap(path, np.uint8, "r+", shape=(total,))
@@ -175,16 +215,29 @@ def mapped(path: Path, arrays: Layout, new: bool) -> tuple[np.memmap, dict[str, 
     return buffer, found
 
 
+def reserve(path: Path, total: int) -> None:
+    free = free_for(path.parent)
+    if total > free:
+        raise NotEnoughMemory(f"{readable(total)} on the disk of {path.parent}", f"{readable(free)} free", "Name another")
+    if held_in_memory(path.parent):
+        require(total, f"a file in {path.parent}, which is in memory", "Name a folder on a disk")
+    with path.open("wb") as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, total)
+        else:
+            file.truncate(total)
+
+
 def locked(folder: Path) -> Any:
     """A lock on the folder for as long as the returned file is open."""
-    file = (folder / "lock").open("w")
+    file = (folder / LOCK).open("w")
     try:
         import fcntl  # noqa: PLC0415 - not on Windows, where a mapped file cannot be opened twice for writing anyway
 
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except ImportError:
         pass
-    except OSError:
+    except BlockingIOError:
         file.close()
         raise InvalidInput(f"{folder} for this process alone", "another at work in it", "Wait, or name another") from None
     return file

@@ -17,8 +17,8 @@ ROUNDS = 3
 
 
 @cache
-def inverse_rate(dtype: np.dtype) -> float:
-    """Operations a second in the matrix product that a sweep consists of."""
+def inverse_rate(dtype: np.dtype, n_threads: int) -> float:
+    """Operations a second, on the threads that are set, in the matrix product that a sweep consists of."""
     (gemm,) = get_blas_funcs(("gemm",), dtype=dtype)
     tall, square, out = (np.ones(shape, dtype, "F") for shape in ((WIDTH, HEIGHT), (WIDTH, WIDTH), (HEIGHT, WIDTH)))
     best = min(seconds(lambda: gemm(-1, tall, square, beta=1, c=out, trans_a=1, overwrite_c=1)) for _ in range(ROUNDS))
@@ -26,8 +26,8 @@ def inverse_rate(dtype: np.dtype) -> float:
 
 
 @cache
-def gram_rate() -> float:
-    """Products of two interactions summed a second."""
+def gram_rate(n_threads: int) -> float:
+    """Products of two interactions summed a second, on the threads that are set."""
     events = clustered(5_000, 2_000, 200_000)
     matrix = Symmetric.empty(events.n_items)
     best = min(seconds(lambda: fill(matrix, events)) for _ in range(ROUNDS))

@@ -6,7 +6,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
+from typing import Any
 
+import numpy as np
 from numba import config, get_num_threads, set_num_threads
 from threadpoolctl import ThreadpoolController
 
@@ -18,24 +21,53 @@ from gramian.linalg.memory import CGROUP
 def threads(n: int | None) -> Iterator[None]:
     """Work on n threads. None: as many as there are, but no more than a container's share of the machine."""
     most: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    if n is None:
-        n = min(get_num_threads(), cores())
-    elif isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= most:
-        raise InvalidInput(f"n_threads from 1 to {most}", repr(n), "Leave it out to use every core")
     before = get_num_threads()
-    if n == before == most:  # nothing to change, and BLAS has its own threads by the same count
+    if n is None and before <= cores():
         yield
         return
-    set_num_threads(n)
-    try:
-        with blas().limit(limits=n, user_api="blas"):
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= most):
+        raise InvalidInput(f"n_threads from 1 to {most}", repr(n), "Leave it out to use every core")
+    n = cores() if n is None else int(n)
+    set_num_threads(n)  # of this thread alone
+    with BLAS.limited(n):
+        try:
             yield
-    finally:
-        set_num_threads(before)
+        finally:
+            set_num_threads(before)
+
+
+class Blas:
+    """The number of BLAS threads, which is one for the whole process: whoever leaves last puts it back as it was."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.n = Lock(), 0, 0
+        self.before: Any = None  # the limit that knows how it was
+
+    @contextmanager
+    def limited(self, n: int) -> Iterator[None]:
+        with self.lock:
+            limit = controller().limit(limits=n, user_api="blas")
+            self.before = self.before or limit
+            self.inside += 1
+            outer, self.n = self.n, n
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.inside -= 1
+                if self.inside == 0 and self.before:
+                    self.before.restore_original_limits()
+                    self.before, self.n = None, 0
+                else:
+                    controller().limit(limits=outer, user_api="blas")
+                    self.n = outer
+
+
+BLAS = Blas()
 
 
 @cache
-def blas() -> ThreadpoolController:
+def controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
@@ -46,5 +78,5 @@ def cores() -> int:
     try:
         share, period = (CGROUP / "cpu.max").read_text().split()
         return min(found, max(1, int(share) // int(period))) if share != "max" else found
-    except OSError:
+    except (OSError, ValueError):
         return found

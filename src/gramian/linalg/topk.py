@@ -38,6 +38,13 @@ class Best:
         return self.columns, self.scores
 
 
+def ranked(values: np.ndarray, k: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The k best of one score for each column, as lists of a single user."""
+    best = Best(1, k, None, allowed)
+    best.push(values[None].astype(np.float32), 0)
+    return best.lists()
+
+
 @njit(inline="always")
 def tie_rank(column):  # type: ignore[no-untyped-def]
     # a bijection of 32-bit integers that looks random

@@ -33,9 +33,9 @@ from gramian.data.interactions import Interactions, csr
 from gramian.data.tables import is_number
 from gramian.errors import Inaccurate, InvalidInput, PrecisionWarning
 from gramian.linalg.gram import Gram, fill
-from gramian.linalg.inverse import TOLERANCE, begin, drift, end, invert, pivot_size, run
+from gramian.linalg.inverse import TOLERANCE, begin, check, drift, invert, pivot_size, run
 from gramian.linalg.leave_out import Family
-from gramian.linalg.scratch import Scratch, clear, scratch_bytes
+from gramian.linalg.scratch import Scratch, clear, file_bytes
 from gramian.linalg.symmetric import WIDTH, Symmetric
 from gramian.linalg.update import grown, update
 from gramian.models.recipe import ClosedForm, Recipe, precise, setting
@@ -43,6 +43,7 @@ from gramian.models.scorers import ItemWeights
 from gramian.progress import track
 from gramian.recommender import Scorer
 
+PART = 2**20  # interactions at once
 BATCH = 512  # rows of an update at once
 REFIT = 0.5  # an update by more rows than this share of the items costs more than a new inverse
 
@@ -67,20 +68,19 @@ class LinearAutoencoder(ClosedForm):
         """f and y, from s, Λ and g = 1/P_ii (what the other items leave unexplained of S_ii + Λ_i)."""
 
     def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> ItemWeights:
-        self.check(gram.is_binary)
+        self.require_binary(gram.is_binary)
         matrix = gram.matrix if overwrite else gram.matrix.copy()
         s = self.penalise(matrix)
         invert(matrix)
         return self.from_inverse(matrix, s)
 
     def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
-        self.check(events.is_binary)
-        penalty = sha256(
-            self.safe_penalty(squares(events)).tobytes()
-        ).hexdigest()  # all that the inverse needs to know of the recipe
+        self.require_binary(events.is_binary)
+        penalty = sha256(self.safe_penalty(squares(events)).tobytes()).hexdigest()
+        key = f"{events.fingerprint} {penalty} {np.dtype(dtype)}"  # what the inverse depends on
 
         def fit(dtype: type) -> ItemWeights:
-            with Scratch(scratch, f"{events.fingerprint} {penalty} {np.dtype(dtype)}", events.n_items, dtype) as sweep:
+            with Scratch(scratch, key, events.n_items, dtype) as sweep:
                 try:
                     if not sweep.begun:
                         fill(sweep.matrix, events)
@@ -88,17 +88,17 @@ class LinearAutoencoder(ClosedForm):
                         by, image = begin(sweep.matrix)
                         sweep.begin(s=s, by=by, image=image)
                     if not sweep.complete:
-                        run(sweep)
-                        end(sweep, sweep.kept["by"], sweep.kept["image"])
+                        run(sweep, sweep.arrays["by"])
+                    check(sweep.matrix, sweep.arrays["by"], sweep.arrays["image"])
                 except Inaccurate:
                     clear(scratch)
                     raise
-                return self.from_inverse(sweep.matrix, sweep.kept["s"])
+                return self.from_inverse(sweep.matrix, sweep.arrays["s"])
 
         return precise(fit, dtype)
 
     def updated(self, scorer: ItemWeights, after: Interactions, change: Interactions, sign: int) -> Scorer:
-        self.check(after.is_binary)
+        self.require_binary(after.is_binary)
         s = squares(after)
         before = s - sign * squares(change)
         slope = float(np.diff(self.penalty(np.array([0.0, 1.0])))[0])  # how much Λ follows s
@@ -117,7 +117,7 @@ class LinearAutoencoder(ClosedForm):
 
     def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
         n, kind = events.n_items, np.dtype(dtype)
-        return 8 * events.n_interactions + pivot_size(n, WIDTH) * kind.itemsize, scratch_bytes(n, kind)
+        return 8 * events.n_interactions + pivot_size(n, WIDTH) * kind.itemsize, file_bytes(n, kind)
 
     def penalise(self, matrix: Symmetric) -> np.ndarray:
         """Turn S into S + dMat(Λ), and give the diagonal s of S."""
@@ -139,8 +139,12 @@ class LinearAutoencoder(ClosedForm):
 
 
 def squares(events: Interactions) -> np.ndarray:
-    """The diagonal of the Gram matrix."""
-    return np.bincount(events.matrix.indices, events.matrix.data.astype(np.float64) ** 2, events.n_items)
+    """The diagonal of the Gram matrix, summed in parts so that no copy of the interactions is made."""
+    total = np.zeros(events.n_items)
+    for start in range(0, events.n_interactions, PART):
+        part = slice(start, start + PART)
+        total += np.bincount(events.matrix.indices[part], events.matrix.data[part].astype(np.float64) ** 2, events.n_items)
+    return total
 
 
 def changes(users: sp.csr_array, slope: float) -> Iterator[tuple[sp.csr_array, np.ndarray]]:

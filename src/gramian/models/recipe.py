@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import get_num_threads
 
 from gramian.data.interactions import Interactions
 from gramian.data.tables import is_number
 from gramian.errors import Inaccurate, InvalidInput, NotSupported, PrecisionWarning
 from gramian.linalg.gram import Gram
 from gramian.linalg.inverse import column_size, pivot_size
-from gramian.linalg.memory import available, readable, require
+from gramian.linalg.memory import available, held_in_memory, readable, require
+from gramian.linalg.scratch import free_for
 from gramian.linalg.speed import gram_rate, inverse_rate, products
 from gramian.linalg.symmetric import WIDTH, checked_dtype, size
 from gramian.linalg.threads import threads
@@ -116,16 +117,26 @@ class Recipe(ABC):
         """The simplest recipe that gives the same lists: scores are the same up to a positive factor."""
         return self
 
-    def estimate(self, events: Interactions, *, dtype: str | type = "float32", scratch: str | Path | None = None) -> Estimate:
+    def estimate(
+        self,
+        events: Interactions,
+        *,
+        dtype: str | type = "float32",
+        scratch: str | Path | None = None,
+        n_threads: int | None = None,
+    ) -> Estimate:
         """What `fit` would take, by the number of items and the speed this machine is measured to have."""
         require_interactions(events)
         kind = checked_dtype(dtype)
-        seconds, free = self.fit_seconds(events, kind), available()
+        with threads(n_threads):
+            seconds, free = self.fit_seconds(events, kind), available()
         if scratch is None:
             return Estimate(seconds, self.fit_bytes(events, kind), free)
+        folder = Path(scratch)
         in_memory, on_disk = self.scratch_bytes(events, kind)
-        folder = next(f for f in (Path(scratch).absolute(), *Path(scratch).absolute().parents) if f.exists())
-        return Estimate(seconds, in_memory, free, on_disk, shutil.disk_usage(folder).free)
+        if held_in_memory(folder):
+            in_memory += on_disk
+        return Estimate(seconds, in_memory, free, on_disk, free_for(folder))
 
     def fit_seconds(self, events: Interactions, dtype: type) -> float:
         return 0.0
@@ -153,21 +164,23 @@ class ClosedForm(Recipe):
             require(
                 self.fit_bytes(events, dtype),
                 f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
-                "Pass scratch=folder to keep the matrix in a file, keep fewer items (events.k_core), or take a larger machine",
+                "Keep the matrix in a file (scratch=folder, --scratch) or keep fewer items (events.k_core, --k-core)",
             )
             return self.fit_gram(Gram.of(events, dtype), overwrite=True)
 
         return precise(fit, dtype)
 
     def fit_seconds(self, events: Interactions, dtype: type) -> float:
-        return events.n_items**3 / inverse_rate(np.dtype(dtype)) + products(events) / gram_rate()
+        n_threads = get_num_threads()
+        inverse = events.n_items**3 / inverse_rate(np.dtype(dtype), n_threads)
+        return inverse + products(events) / gram_rate(n_threads)
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         n = events.n_items
         by_column = 8 * events.n_interactions  # the interactions once more, while the Gram is made
         return (size(n) + column_size(n, WIDTH) + pivot_size(n, WIDTH)) * np.dtype(dtype).itemsize + by_column
 
-    def check(self, is_binary: bool) -> None:
+    def require_binary(self, is_binary: bool) -> None:
         if self.needs_binary and not is_binary:
             name = type(self).__name__
             raise InvalidInput(
