@@ -4,8 +4,9 @@
     python benchmarks/choose.py amazon-beauty-bert4rec --last
 
 A tenth of each user's training interactions is held out; with --last, the last item but one of each user's sequence. The
-catalog is cut to its most popular items, where an inverse takes seconds, and recall@20 and ndcg@20 of every point go to
-results/choose.jsonl; points already there are not repeated. At one (dropout, l2) all models share one inverse.
+catalog is cut to its most popular items, where an inverse takes seconds, or with --cut random to any items, which keeps the
+share of rare ones; recall@20 and ndcg@20 of every point go to results/choose.jsonl, and points already there are not
+repeated. At one (dropout, l2) all models share one inverse.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from journal import append, rows
 
 import gramian as gr
 from gramian.data.ids import Index
+from gramian.data.split import hashed
 from gramian.linalg.inverse import invert
 from gramian.models.recipe import Recipe
 from gramian.recommender import Recommender
@@ -24,9 +26,10 @@ KEPT_WEIGHTS = (0.25, 0.5, 0.75, 1.5, 2.0)
 METRICS = ("recall@20", "ndcg@20")
 
 
-def popular(events: gr.Interactions, n_items: int) -> Index:
-    most = np.sort(np.argsort(-events.popularity, kind="stable")[:n_items])
-    return Index(events.items[most])
+def some(events: gr.Interactions, n_items: int, how: str) -> Index:
+    """A part of the catalog: its most popular items, or any."""
+    order = np.argsort(-events.popularity if how == "popular" else hashed(0, np.arange(events.n_items), 0), kind="stable")
+    return Index(events.items[np.sort(order[:n_items])])
 
 
 def cut(split: gr.Split, items: Index) -> gr.Split:
@@ -49,6 +52,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--last", action="store_true")
     parser.add_argument("--items", type=int, default=10_000)
+    parser.add_argument("--cut", choices=("popular", "random"), default="popular")
     parser.add_argument("--dropout", type=float, nargs="+", default=(0.0, 0.2, 0.35, 0.5, 0.65, 0.8))
     parser.add_argument("--l2", type=float, nargs="+", default=(20.0, 50.0, 100.0, 200.0, 400.0))
     given = parser.parse_args()
@@ -56,14 +60,14 @@ def main() -> None:
         whole = gr.split.leave_last(gr.datasets.load(given.data)).validation
     else:
         whole = gr.split.weak(gr.split.published(given.data).train, validation=0, test=0.1)
-    split = cut(whole, popular(whole.train, given.items))
+    split = cut(whole, some(whole.train, given.items, given.cut))
     gram = gr.Gram.of(split.train)
     s = gram.matrix.diagonal()
     matrix = gram.matrix.copy()
-    known = {(row["data"], row["items"], row["dropout"], row["l2"]) for row in rows("choose")}
+    known = {(row["data"], row["cut"], row["items"], row["dropout"], row["l2"]) for row in rows("choose")}
     for dropout in given.dropout:
         for l2 in given.l2:
-            point = {"data": given.data, "items": given.items, "dropout": dropout, "l2": l2}
+            point = {"data": given.data, "cut": given.cut, "items": given.items, "dropout": dropout, "l2": l2}
             if tuple(point.values()) in known:
                 continue
             started = time.perf_counter()

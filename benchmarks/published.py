@@ -27,10 +27,10 @@ TABLE = Path(__file__).parents[2] / "shared" / "published" / "published_results.
 PRINTED = {"DEQL": "DEQL(L2)"}  # models the table calls by another name
 
 
-def chosen(data: str) -> list[list[LinearAutoencoder]]:
+def chosen(data: str, cut: str) -> list[list[LinearAutoencoder]]:
     """EASE at its best l2, and the others at the (dropout, l2) that is best for the three together: one inverse does."""
     best: dict[bool, tuple[float, list[LinearAutoencoder]]] = {}
-    points = [row for row in rows("choose") if row["data"] == data]
+    points = [row for row in rows("choose") if (row["data"], row["cut"]) == (data, cut)]
     largest = {row["dropout"] > 0: row["items"] for row in sorted(points, key=lambda row: row["items"])}
     for row in points:
         shares = row["dropout"] > 0
@@ -60,12 +60,13 @@ def printed(data: str, model: str) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("data")
+    parser.add_argument("--cut", choices=("popular", "random"), default="popular", help="which search of choose.py to trust")
     parser.add_argument("--only", choices=("EASE", "DLAE", "EDLAE", "DEQL"), help="fit only the inverse that this model needs")
     given = parser.parse_args()
     split = gr.split.published(given.data)
     print(split, flush=True)
     warm_up()
-    for recipes in chosen(given.data):
+    for recipes in chosen(given.data, given.cut):
         if given.only and given.only not in (type(recipe).__name__ for recipe in recipes):
             continue
         started = time.perf_counter()
