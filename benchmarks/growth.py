@@ -59,17 +59,16 @@ def plot() -> None:
     found = latest()
     n = found["items"]
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    axes[1].loglog(n, 2 * n**2 / 1e6, "k:", lw=1, label="2n² bytes")
     for axis, names in zip(axes, (("fit_seconds", "score_seconds"), ("fit_bytes",)), strict=True):
         for name in names:
             label, unit = MEASURES[name]
             axis.loglog(n, found[name] * unit, "o-", label=f"{label}: n^{exponent(n, found[name]):.2f}")
-        axis.set_xticks(n, [f"{size / 1000:g}k" for size in n], minor=False)
-        axis.minorticks_off()
+        axis.set_xticks(n, [f"{size / 1000:g}k" for size in n])
+        axis.xaxis.set_minor_locator(plt.NullLocator())
         axis.set_xlabel("items")
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)
-    axes[1].loglog(n, 2 * n**2 / 1e6, "k:", lw=1, label="2n² bytes")
-    axes[1].legend(frameon=False)
     figure.savefig(RESULTS.parents[1] / "docs" / "growth.svg", metadata={"Date": None})
 
 

@@ -30,6 +30,8 @@ from gramian.linalg.symmetric import PANEL, Symmetric, block_start
 from gramian.linalg.threads import BLAS
 from gramian.linalg.topk import Best, worse
 
+NOBODY = 1e-9  # share of an item's s below which nobody but the user has it: related to nothing, it scores exactly 0
+
 
 @dataclass(frozen=True)
 class Family:
@@ -176,6 +178,9 @@ def score(sums, error, indptr, compact, columns, x, packed, v, w, m, rest, p_ii,
             if c >= PANEL:
                 break
             less = s[columns[p]] - x[p] * x[p]
+            if less <= NOBODY * s[columns[p]]:
+                sums[u, c] = 0
+                continue
             d = p_ii[columns[p]] + rest[u] * t[c] * t[c] + q[c]
             sums[u, c] = -z[c] * factor(less, d, constants)
             error[u] = max(error[u], q[c] / d * spread(less, d, constants))
@@ -219,7 +224,7 @@ def settle(out, least, columns, indptr, items, x, v, w, h, starts, rest, p_ii, s
                 if items[first + a] == i:
                     count -= x[first + a] * x[first + a]
             d = p_ii[i] + rest[u] * t * t + np.dot(near, M @ near)
-            scores[c] = -z * factor(count, d, constants)
+            scores[c] = -z * factor(count, d, constants) if count > NOBODY * s[i] else 0.0
         for place in range(wanted):
             best = -1
             for c in range(n_best):
