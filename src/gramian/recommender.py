@@ -242,7 +242,7 @@ class Recommender:
         """
         if not isinstance(events, Interactions):
             raise InvalidInput("Interactions", type(events).__name__, "Wrap it: gr.Interactions.of(...)")
-        known = [user for user in events.users.tolist() if self.events.users.positions([user])[0] >= 0]
+        known = events.users[self.events.users.positions(events.users.tolist()) >= 0]
         if known:
             got = ", ".join(map(repr, known[:5]))
             raise InvalidInput("users the model does not know", got, "Forget them first, then add them with all their events")

@@ -14,10 +14,7 @@ from gramian.data.interactions import Interactions
 from gramian.data.split import Split
 from gramian.errors import InvalidInput, UnknownId
 from gramian.evaluation.metrics import CATALOG_METRICS, METRICS, Lists, find_hits, parse
-from gramian.linalg.family import family_lists
-from gramian.linalg.symmetric import Symmetric
 from gramian.linalg.threads import threads
-from gramian.models.autoencoders import LinearAutoencoder, squares
 from gramian.recommender import Recommender
 
 DEFAULT_METRICS = ("ndcg@20", "recall@20")
@@ -101,17 +98,6 @@ def evaluate(
     with threads(n_threads):
         columns, _ = model.top_k(fold_in, max(k for _, k in parsed.values()))
         return judged(columns, model.events, split, parsed)
-
-
-def evaluate_family(
-    recipes: Sequence[LinearAutoencoder], inverse: Symmetric, train: Interactions, split: Split, metrics: Sequence[str]
-) -> list[Report]:
-    """What `evaluate` says of recipes that share an inverse, which was fitted on `train`: one product serves them all."""
-    parsed = parsed_metrics(metrics)
-    fold_in = split.fold_in.reindex(split.target.users, train.items).matrix
-    factors = [recipe.from_inverse(inverse, squares(train)).factor for recipe in recipes]
-    lists = family_lists(fold_in, inverse, factors, train.popularity, max(k for _, k in parsed.values()))
-    return [judged(columns, train, split, parsed) for columns in lists]
 
 
 def parsed_metrics(metrics: Sequence[str]) -> dict[str, tuple[str, int]]:

@@ -12,8 +12,8 @@ from gramian.data.ids import ids_of
 from gramian.data.interactions import Interactions
 from gramian.data.split import targets
 from gramian.errors import InvalidInput, NotSupported, UnknownId
-from gramian.evaluation.evaluate import DEFAULT_METRICS, Report
-from gramian.evaluation.metrics import METRICS, Lists, find_hits, parse
+from gramian.evaluation.evaluate import DEFAULT_METRICS, Report, parsed_metrics
+from gramian.evaluation.metrics import METRICS, Lists, find_hits
 from gramian.linalg.leave_out import lists_without_self
 from gramian.linalg.threads import threads
 from gramian.models.autoencoders import LinearAutoencoder, family, squares
@@ -44,9 +44,7 @@ def leave_one_user_out(
     canonical = recipe.canonical() if isinstance(recipe, Recipe) else recipe
     if not isinstance(canonical, LinearAutoencoder):
         raise NotSupported("a full-rank linear autoencoder", type(recipe).__name__, "Evaluate it on a split")
-    if isinstance(metrics, str) or not metrics:
-        raise InvalidInput("a list of metrics", repr(metrics), f"Pass {list(DEFAULT_METRICS)}")
-    parsed = {metric: parse(metric) for metric in metrics}
+    parsed = parsed_metrics(metrics)
     other = [metric for metric, (name, _) in parsed.items() if name not in HIT_METRICS]
     if other:
         raise InvalidInput(f"metrics of hits ({', '.join(HIT_METRICS)})", other[0], "Evaluate it on a split")
