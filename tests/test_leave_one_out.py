@@ -69,10 +69,10 @@ def test_the_best_few_are_certified_or_more_are_worked_out(recipe, monkeypatch):
     calls = []
     original = leave_out.certified
 
-    def watched(inverse, s, family, users, known, k, n_best):
+    def watched(inverse, s, families, users, known, k, n_best):
         n_best = k if not calls else n_best
         calls.append(n_best)
-        return original(inverse, s, family, users, known, k, n_best)
+        return original(inverse, s, families, users, known, k, n_best)
 
     monkeypatch.setattr(leave_out, "certified", watched)
     found = gr.leave_one_user_out(recipe, events, ["ndcg@3"], dtype="float64").per_user["ndcg@3"]
@@ -82,7 +82,7 @@ def test_the_best_few_are_certified_or_more_are_worked_out(recipe, monkeypatch):
 def test_blocks_samples_and_threads_do_not_matter(monkeypatch):
     events, recipe = clustered(300, 80, 4_000), gr.EDLAE(dropout=0.3, l2=10)
     whole = gr.leave_one_user_out(recipe, events)
-    monkeypatch.setattr(leave_one_out, "ENTRIES", 500)
+    monkeypatch.setattr(leave_one_out, "BLOCK", 37)
     blocks = gr.leave_one_user_out(recipe, events, n_threads=1)
     assert blocks.users == whole.users
     sample = whole.users[5:25]

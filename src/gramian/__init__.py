@@ -24,5 +24,7 @@ from gramian.models.recipe import equivalent as equivalent
 from gramian.recommender import Explanation as Explanation
 from gramian.recommender import Recommendations as Recommendations
 from gramian.recommender import Recommender as Recommender
+from gramian.tuning.search import Search as Search
+from gramian.tuning.search import tune as tune
 
 __version__ = version("gramian")

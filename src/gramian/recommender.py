@@ -132,6 +132,11 @@ class Recommender:
         """The ids of the users the model was fitted on."""
         return self.events.users.tolist()
 
+    def history(self, user: Any) -> dict[Any, float]:
+        """What the model knows of one of its users: item → weight."""
+        row = self.events.matrix[self._known([user])]
+        return dict(zip(self.events.items[row.indices], row.data.tolist(), strict=True))
+
     def recommend(
         self,
         users: Iterable[Any],

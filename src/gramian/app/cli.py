@@ -8,7 +8,7 @@ import inspect
 import json
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
 from importlib.metadata import version as package_version
 from pathlib import Path
@@ -18,7 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gramian.app import demo as demonstration
-from gramian.app.show import leaderboard, out, recommendations, status
+from gramian.app.show import heat_maps, leaderboard, out, points, reasons, recommendations, status
 from gramian.app.trial import Measured, Trial, warm_up
 from gramian.data import datasets as registry
 from gramian.data import split as splits
@@ -34,6 +34,7 @@ from gramian.models import MODELS, load
 from gramian.models.recipe import Recipe
 from gramian.recommender import Recommendations, Recommender
 from gramian.store import place
+from gramian.tuning.search import tune as search
 
 app = typer.Typer(
     help="Recommendations from implicit feedback: one Gram matrix, every linear recommender.",
@@ -53,6 +54,8 @@ SPLITS: dict[str, Callable[[Interactions, int], splits.Split]] = {
     "leave-last": lambda events, seed: splits.leave_last(events),
     "temporal": lambda events, seed: splits.temporal(events),
 }
+
+LEAVE_ONE_OUT = "leave-one-user-out"
 
 Data = Annotated[str, typer.Argument(help="A file, glob or folder of events (csv, tsv, parquet, jsonl), or a data set's name.")]
 Saved = Annotated[Path, typer.Argument(help="A model folder that `gramian fit` wrote.")]
@@ -237,6 +240,32 @@ def similar(
     out.print(recommendations(result, 0))
 
 
+@app.command(epilog='Example: gramian explain my-model "Heat (1995)" --history "Casino (1995)" --history 260')
+def explain(
+    model: Saved,
+    item: Annotated[str, typer.Argument(help="The item to be explained, by id or title.")],
+    *,
+    user: Annotated[str | None, typer.Option(help="A user the model was fitted on.")] = None,
+    history: Annotated[list[str] | None, typer.Option(help="An item of one history, by id or title; repeat for more.")] = None,
+    k: K = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Why an item is recommended: what each item of a history adds to its score."""
+    if bool(user) == bool(history):
+        raise InvalidInput("--user or --history", "both" if user else "neither", "Pass one of them")
+    fitted = load(model)
+    asked = item_of(fitted, item)
+    known = fitted.history(id_of(fitted.events.users, user)) if user else [item_of(fitted, i) for i in history or ()]
+    found = fitted.explain(known, asked)
+    if as_json:
+        parts = [{"item": i, "contribution": value} | title_of(found.titles, i) for i, value in found.items()]
+        show_json({"item": asked, "score": found.score, "contributions": parts})
+        return
+    name = fitted.events.titles[fitted.items.index(asked)] if fitted.events.titles else asked
+    out.print(f"{name}: score {found.score:.3f}, of which", markup=False)
+    out.print(reasons(found, n=k), end="", no_wrap=True, overflow="ellipsis")
+
+
 @app.command(
     epilog="Example: gramian evaluate movielens --min-value 4 --model popularity --model ease --model edlae --dropout 0.3"
 )
@@ -263,11 +292,10 @@ def evaluate(
     if split == "published":
         refuse("--split published", {"--min-value": min_value, "--value": value, "--k-core": k_core, "--seed": seed})
         parts = splits.published(data)
-    elif split in SPLITS:
+    else:
+        require_split(split, "published")
         events = events_of(data, user, item, value, min_value, time, None)
         parts = SPLITS[split](events.k_core(k_core) if k_core else events, seed)
-    else:
-        raise InvalidInput(f"a split among {', '.join(SPLITS)}, published", split, "Choose one of them")
     with status("compiling kernels (the first run on a machine only)"):
         warm_up()
     with threads(n_threads):
@@ -278,6 +306,63 @@ def evaluate(
         return
     out.print(f"{split} split, {parts.target.n_users:,} test users")
     out.print(leaderboard(trials))
+
+
+@app.command(epilog="Example: gramian tune movielens --min-value 4 --model deql --space l2=30,100,300 --journal deql.jsonl")
+def tune(
+    data: Data,
+    *,
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "edlae",
+    space: Annotated[
+        list[str] | None,
+        typer.Option(help="What to try of a setting: l2=10,100,1000 or, with --trials, a range l2=1:1000. Repeat for more."),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Let Optuna choose so many points; else every combination.")] = None,
+    split: Annotated[str, typer.Option(help=f"{', '.join(SPLITS)}, or {LEAVE_ONE_OUT}.")] = "strong",
+    metric: Annotated[str, typer.Option(help="What to maximise.")] = DEFAULT_METRICS[0],
+    journal: Annotated[
+        Path | None, typer.Option(help="Keep results in this file. After a kill, the same command goes on where it was.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split and of Optuna.", min=0)] = 0,
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    value: ValueColumn = None,
+    min_value: MinValue = None,
+    time: TimeColumn = None,
+    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
+    n_threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search the settings of a model: on the validation part of a split, or leaving out every user in turn."""
+    require_split(split, LEAVE_ONE_OUT)
+    (kind,) = kinds_of([model])
+    axes = dict(axis_of(text) for text in space or ())
+    events = events_of(data, user, item, value, min_value, time, None)
+    events = events.k_core(k_core) if k_core else events
+    parts = None if split == LEAVE_ONE_OUT else SPLITS[split](events, seed)
+    if parts and parts.validation is None:
+        raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
+    with status("compiling kernels (the first run on a machine only)"):
+        warm_up()
+    how: dict[str, Any] = {"trials": trials, "journal": journal, "seed": seed, "n_threads": n_threads}
+    found = search(kind, parts.validation if parts and parts.validation else events, axes, metric, **how)
+    tested = None if parts is None else Trial.of(found.recipe, parts, (metric,)).report
+    if as_json:
+        rows = [r.recipe.to_json() | {"value": r.value, "stderr": r.stderr, "users": r.n_users} for r in found.results]
+        test = None if tested is None else {"value": tested[metric], "stderr": tested.stderr[metric]}
+        show_json({"metric": metric, "users": found.n_users, "points": rows, "test": test})
+        return
+    where = "every user left out" if parts is None else "validation"
+    out.print(f"{len(found.results):,} points by {metric}, {where}, {found.n_users:,} users. Best first:")
+    out.print(points(found))
+    for picture in heat_maps(found):
+        out.print(picture)
+    if tested is not None:
+        out.print(f"\nThe best on the test part: {metric} {tested[metric]:.4f} ±{tested.stderr[metric]:.4f}")
+    chosen = (f"{flag(n)} {v:g}" if v is not True else flag(n) for n, v in asdict(found.recipe).items() if v is not False)
+    out.print(
+        f"Next, with the same columns: gramian fit {data} --model {model} {' '.join(chosen)}", markup=False, soft_wrap=True
+    )
 
 
 @app.command(epilog="Example: gramian datasets")
@@ -304,10 +389,7 @@ def datasets(*, as_json: AsJson = False) -> None:
 
 def recipes_of(names: list[str], settings: dict[str, Any]) -> list[Recipe]:
     """Recipes by name, each with those of the settings it has. A setting that none of them has is an error."""
-    for name in names:
-        if name.lower() not in NAMES:
-            raise InvalidInput(f"a model among {', '.join(NAMES)}", repr(name), "Choose one of them")
-    kinds = [NAMES[name.lower()] for name in names]
+    kinds = kinds_of(names)
     own = [{f.name for f in fields(kind)} for kind in kinds]
     foreign = sorted(set(settings) - set().union(*own))
     if foreign:
@@ -315,6 +397,34 @@ def recipes_of(names: list[str], settings: dict[str, Any]) -> list[Recipe]:
         chosen = ", ".join(kind.__name__ for kind in kinds)
         raise InvalidInput(f"settings of {chosen} ({takes})", flag(foreign[0]), "Leave it out")
     return [kind(**{n: v for n, v in settings.items() if n in has}) for kind, has in zip(kinds, own, strict=True)]
+
+
+def kinds_of(names: list[str]) -> list[type[Recipe]]:
+    for name in names:
+        if name.lower() not in NAMES:
+            raise InvalidInput(f"a model among {', '.join(NAMES)}", repr(name), "Choose one of them")
+    return [NAMES[name.lower()] for name in names]
+
+
+def axis_of(text: str) -> tuple[str, Any]:
+    """What to try of one setting: l2=10,100 is a list, l2=1:1000 a range, zero_diagonal=false,true a list of those."""
+    name, equals, values = text.partition("=")
+    if not (equals and name and values):
+        raise InvalidInput("--space setting=values", text, "Pass l2=10,100,1000 or l2=1:1000, say")
+    low, colon, high = values.partition(":")
+    if colon:
+        return name.replace("-", "_"), (number(low), number(high))
+    words = {"true": True, "false": False}
+    return name.replace("-", "_"), [words[v.lower()] if v.lower() in words else number(v) for v in values.split(",")]
+
+
+def require_split(split: str, other: str) -> None:
+    if split not in (*SPLITS, other):
+        raise InvalidInput(f"a split among {', '.join(SPLITS)}, {other}", split, "Choose one of them")
+
+
+def title_of(titles: Mapping[Any, str], item: Any) -> dict[str, str]:
+    return {"title": titles[item]} if item in titles else {}
 
 
 def flag(name: str) -> str:
@@ -410,7 +520,8 @@ def run() -> None:
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:  # which Typer makes of Ctrl-C
-            again = "; run the same command again to go on" if "--scratch" in sys.argv else ""
+            resumable = {"--scratch", "--journal"} & {word.partition("=")[0] for word in sys.argv}
+            again = "; run the same command again to go on" if resumable else ""
             print(f"gramian: interrupted{again}", file=sys.stderr)
         sys.exit(code)
     except GramianError as error:

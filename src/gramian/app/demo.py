@@ -63,7 +63,7 @@ def demo(*, as_json: bool = False) -> dict[str, Any]:
     found = model.recommend_for([HISTORY], k=5)
     for rank, item in enumerate(found.items[0], start=1):
         say(Text(f"  {rank}. {titles[item]}", style="bold"), Text(f"score {found.scores[0][rank - 1]:.3f}, because of"))
-        say(reasons(model, list(HISTORY), item), end="")
+        say(reasons(model.explain(HISTORY, item)), end="", no_wrap=True, overflow="ellipsis")
     say(YOURS)
     return {"models": [t.to_json() for t in trials], "history": HISTORY, "recommendations": found.frame().to_dicts()}
 

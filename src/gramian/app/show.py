@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import combinations
 
-from rich.console import Console
+import numpy as np
+from rich.console import Console, Group
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
 from gramian.app.trial import Trial
 from gramian.linalg.memory import readable
-from gramian.recommender import Recommendations, Recommender
+from gramian.recommender import Explanation, Recommendations
+from gramian.tuning.search import Search
+
+WIDEST = 16  # columns of a heat map
 
 
 def leaderboard(trials: Sequence[Trial]) -> Table:
@@ -44,16 +50,60 @@ def recommendations(result: Recommendations, row: int) -> Table:
     return table
 
 
-def reasons(model: Recommender, history: list[object], item: object, n: int = 3, width: int = 12) -> Text:
-    """The strongest contributions as bars."""
-    explanation = model.explain(history, item)
+def reasons(explanation: Explanation, n: int = 3, width: int = 12) -> Text:
+    """The strongest contributions as bars, and what is left as one line."""
     strongest = list(explanation.items())[:n]
     longest = max((abs(value) for _, value in strongest), default=0) or 1
     text = Text()
-    for item_id, value in strongest:
+    for item, value in strongest:
         bar = "█" * max(1, round(abs(value) / longest * width))
-        text.append(f"      {bar:<{width}} {value:+.3f}  {explanation.titles.get(item_id, item_id)}\n", style="dim")
+        style = "dim" if value >= 0 else "dim red"
+        text.append(f"      {bar:<{width}} {value:+.3f}  {explanation.titles.get(item, item)}\n", style=style)
+    if len(explanation) > n:
+        rest = sum(list(explanation.values())[n:])
+        text.append(f"      {'':<{width}} {rest:+.3f}  {len(explanation) - n:,} others together\n", style="dim")
     return text
+
+
+def points(search: Search, n: int = 10) -> Table:
+    """The best points of a search."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in (*asdict(search.recipe), search.metric):
+        table.add_column(name, justify="right", no_wrap=True)
+    for place, result in enumerate(search.results[:n]):
+        cells = [label(v) for v in asdict(result.recipe).values()]
+        early = "" if result.n_users == search.n_users else f" (given up after {result.n_users:,} users)"
+        value = f"{result.value:.4f} ±{result.stderr:.4f}{early}"
+        table.add_row(*cells, value, style="green" if place == 0 else None)
+    return table
+
+
+def heat_maps(search: Search) -> Iterator[Group]:
+    """The metric over each pair of settings that were varied in a grid, lighter where better."""
+    tried = {name: {asdict(r.recipe)[name] for r in search.results} for name in asdict(search.recipe)}
+    varied = [name for name, values in tried.items() if 1 < len(values) <= WIDEST]
+    for pair in combinations(varied, 2):
+        across, down = sorted(pair, key=lambda name: len(tried[name]))
+        frame = search.heat_map(down, across)
+        values = frame.drop(down).to_numpy().astype(float)
+        low, high = np.nanmin(values), np.nanmax(values)
+        table = Table(box=None, pad_edge=False, padding=(0, 0), show_header=False)
+        table.add_row("", *(Text(f"{label(value)} ", style="bold", justify="right") for value in sorted(tried[across])))
+        for name, row in zip(frame[down], values, strict=True):
+            levels = np.nan_to_num((row - low) / (high - low or 1)) * 255
+            cells = (Text(f" {v:.4f} ", style=shade(int(at))) if v == v else "" for v, at in zip(row, levels, strict=True))
+            table.add_row(Text(f"{label(name)} ", style="bold", justify="right"), *cells)
+        yield Group(Text(f"\n{search.metric}, {down} down and {across} across"), table)
+
+
+def label(value: float) -> str:
+    return str(value) if isinstance(value, bool) else f"{value:g}"
+
+
+def shade(level: int) -> str:
+    """From dark blue (0) to light yellow (255), with a text colour to be read on it."""
+    red, green, blue = level, 40 + level * 180 // 255, 110 - level * 60 // 255
+    return f"{'black' if level > 140 else 'white'} on rgb({red},{green},{blue})"
 
 
 def status(what: str) -> Status:

@@ -13,6 +13,7 @@ matrix product per pair of blocks, and needs no more memory than one block colum
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -35,6 +36,18 @@ def column_size(n: int, width: int) -> int:
 def pivot_size(n: int, width: int) -> int:
     """How many numbers the sweep's few matrices of the size of a pivot hold."""
     return 6 * min(n, width) ** 2
+
+
+class Operator(Protocol):
+    """A symmetric matrix, however it is held."""
+
+    @property
+    def n(self) -> int: ...
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def __matmul__(self, right: np.ndarray) -> np.ndarray: ...
 
 
 class Sweep:
@@ -85,12 +98,12 @@ def begin(matrix: Symmetric) -> tuple[np.ndarray, np.ndarray]:
     return by, (matrix @ probe(matrix)) / by[:, None]
 
 
-def probe(matrix: Symmetric) -> np.ndarray:
+def probe(matrix: Operator) -> np.ndarray:
     """A few normal vectors."""
     return np.random.default_rng(0).standard_normal((matrix.n, PROBES)).astype(matrix.dtype)
 
 
-def residual(inverse: Symmetric, by: np.ndarray, image: np.ndarray) -> float:
+def residual(inverse: Operator, by: np.ndarray, image: np.ndarray) -> float:
     """The worst entry of A⁻¹ · image / scale − V, so that no corner hides."""
     return float(np.abs((inverse @ image) / by[:, None] - probe(inverse)).max())
 
@@ -102,7 +115,7 @@ def check(inverse: Symmetric, by: np.ndarray, image: np.ndarray) -> None:
         raise Inaccurate(f"an inverse with residuals below {allowed:g}", f"{error:.2g} in {inverse.dtype}", REMEDY)
 
 
-def drift(inverse: Symmetric, x: sp.csr_array, s: np.ndarray, penalty: np.ndarray) -> float:
+def drift(inverse: Operator, x: sp.csr_array, s: np.ndarray, penalty: np.ndarray) -> float:
     """The residual of an inverse of XᵀX + dMat(penalty), by the sparse X: no Gram matrix is needed."""
     by = 1 / np.sqrt(s + penalty)
     scaled = by[:, None] * probe(inverse)

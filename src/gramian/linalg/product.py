@@ -5,7 +5,7 @@ rows of W that the histories touch are packed side by side (256 bytes each, a ta
 user's sum runs over packed rows with its 64 sums at hand. Many users share the threads among themselves; a few users,
 as when one person asks, share out the panels instead, in a single launch.
 
-`dense_panels` multiplies factors by factors through BLAS.
+`dense_panels` multiplies factors by factors through BLAS, and `times` a sparse by a dense matrix with all threads.
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ from gramian.linalg.symmetric import PANEL, Symmetric, block_start
 
 FEW = 32  # users for whom all scores at once are less than a panel of many
 DENSE_PANEL = 512
+STRIP = 256  # columns of a dense row summed at once, which stay in cache
 
 
 def panels(
@@ -47,6 +48,13 @@ def dense_panels(left: np.ndarray, right: np.ndarray) -> Iterator[tuple[int, np.
     for first in range(0, n, DENSE_PANEL):
         part = scores if first + DENSE_PANEL <= n else np.empty((len(left), n - first), left.dtype)
         yield first, np.matmul(left, right[first : first + DENSE_PANEL].T, out=part)
+
+
+def times(left: sp.csr_array, right: np.ndarray) -> np.ndarray:
+    """left · right, sparse by dense."""
+    out = np.zeros((left.shape[0], right.shape[1]), right.dtype)
+    multiply_dense(out, left.indptr, left.indices, left.data.astype(right.dtype, copy=False), np.ascontiguousarray(right))
+    return out
 
 
 @njit(inline="always")
@@ -103,3 +111,16 @@ def multiply_few(scores, indptr, indices, data, touched, buffer, n, block, facto
             add_rows(total, indices, data, packed, indptr[u], indptr[u + 1])
             for c in range(min(PANEL, n - first)):
                 scores[u, first + c] = total[c]
+
+
+@njit(parallel=True, cache=True, fastmath={"contract"})
+def multiply_dense(out, indptr, indices, data, right):  # type: ignore[no-untyped-def]
+    width = out.shape[1]
+    for row in prange(len(indptr) - 1):
+        for left in range(0, width, STRIP):
+            total = out[row, left : min(left + STRIP, width)]
+            for p in range(indptr[row], indptr[row + 1]):
+                other = right[indices[p], left : min(left + STRIP, width)]
+                weight = data[p]
+                for c in range(len(total)):
+                    total[c] += weight * other[c]

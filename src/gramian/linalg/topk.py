@@ -38,6 +38,30 @@ class Best:
         return self.columns, self.scores
 
 
+class BestOfMany:
+    """The best k columns of every user for each of several models whose scores differ by a factor per column only.
+
+    `factors` is models × columns. What a user has seen is never in a list.
+    """
+
+    def __init__(self, n_users: int, k: int, hidden: sp.csr_array, factors: np.ndarray) -> None:
+        self.factors = factors
+        self.scores = np.full((n_users, len(factors), k), -np.inf)
+        self.columns = np.full((n_users, len(factors), k), -1, np.int32)
+        self.indptr, self.indices = hidden.indptr.astype(np.int64), hidden.indices
+
+    def push(self, panel: np.ndarray, first: int) -> None:
+        """Take in the scores of the columns first, first + 1, ..., before their factors. The panel may be overwritten."""
+        factors = np.ascontiguousarray(self.factors[:, first : first + panel.shape[1]])
+        push_scaled(self.scores, self.columns, np.ascontiguousarray(panel), factors, first, self.indptr, self.indices)
+
+    def lists(self) -> np.ndarray:
+        """Users × models × k columns, best first; a list shorter than k ends in −1."""
+        k = self.columns.shape[2]
+        order_lists(self.scores.reshape(-1, k), self.columns.reshape(-1, k))
+        return self.columns
+
+
 def ranked(values: np.ndarray, k: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The k best of one score for each column, as lists of a single user."""
     best = Best(1, k, None, allowed)
@@ -80,7 +104,7 @@ def sink(scores, columns, size):  # type: ignore[no-untyped-def]
         at = child
 
 
-@njit(fastmath=True, cache=True)
+@njit(fastmath={"nnan", "nsz", "reassoc"}, cache=True)
 def largest(row, start, stop):  # type: ignore[no-untyped-def]
     found = row[start]
     for c in range(start + 1, stop):
@@ -88,30 +112,59 @@ def largest(row, start, stop):  # type: ignore[no-untyped-def]
     return found
 
 
+@njit(fastmath={"nnan", "nsz", "reassoc"}, cache=True)
+def largest_scaled(row, factor, start, stop):  # type: ignore[no-untyped-def]
+    found = row[start] * factor[start]
+    for c in range(start + 1, stop):
+        found = max(found, row[c] * factor[c])
+    return found
+
+
+@njit(inline="always")
+def hide(row, first, hidden):  # type: ignore[no-untyped-def]
+    for p in range(np.searchsorted(hidden, first), len(hidden)):
+        if hidden[p] >= first + len(row):
+            break
+        row[hidden[p] - first] = LOWEST
+
+
+@njit(inline="always")
+def offer(scores, columns, score, column):  # type: ignore[no-untyped-def]
+    if worse(scores[0], columns[0], score, column):
+        scores[0] = score
+        columns[0] = column
+        sink(scores, columns, len(scores))
+
+
 @njit(parallel=True, cache=True)
 def push(scores, columns, panel, first, indptr, indices, allowed):  # type: ignore[no-untyped-def]
     # Nearly all scores are below the worst one kept, so they are dismissed a run at a time, by the largest of each run.
-    k = scores.shape[1]
-    width = panel.shape[1]
     for u in prange(panel.shape[0]):
         row = panel[u]
-        start = indptr[u] + np.searchsorted(indices[indptr[u] : indptr[u + 1]], first)
-        for p in range(start, indptr[u + 1]):
-            if indices[p] >= first + width:
-                break
-            row[indices[p] - first] = LOWEST
-        for left in range(0, width, RUN):
-            right = min(left + RUN, width)
+        hide(row, first, indices[indptr[u] : indptr[u + 1]])
+        for left in range(0, len(row), RUN):
+            right = min(left + RUN, len(row))
             if largest(row, left, right) < scores[u, 0]:
                 continue
             for c in range(left, right):
-                score = row[c]
-                if score < scores[u, 0] or score <= LOWEST or not allowed[first + c]:
+                if row[c] >= scores[u, 0] and row[c] > LOWEST and allowed[first + c]:
+                    offer(scores[u], columns[u], row[c], first + c)
+
+
+@njit(parallel=True, cache=True)
+def push_scaled(scores, columns, panel, factors, first, indptr, indices):  # type: ignore[no-untyped-def]
+    for u in prange(panel.shape[0]):
+        row = panel[u]
+        hide(row, first, indices[indptr[u] : indptr[u + 1]])
+        for r in range(len(factors)):
+            for left in range(0, len(row), RUN):
+                right = min(left + RUN, len(row))
+                if largest_scaled(row, factors[r], left, right) < scores[u, r, 0]:
                     continue
-                if worse(scores[u, 0], columns[u, 0], score, first + c):
-                    scores[u, 0] = score
-                    columns[u, 0] = first + c
-                    sink(scores[u], columns[u], k)
+                for c in range(left, right):
+                    score = row[c] * factors[r, c]
+                    if score >= scores[u, r, 0] and row[c] > LOWEST:
+                        offer(scores[u, r], columns[u, r], score, first + c)
 
 
 @njit(parallel=True, cache=True)

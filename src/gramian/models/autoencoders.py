@@ -45,23 +45,35 @@ from gramian.recommender import Scorer
 
 PART = 2**20  # interactions at once
 BATCH = 512  # rows of an update at once
+KEPT_WEIGHTS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 3)
 REFIT = 0.5  # an update by more rows than this share of the items costs more than a new inverse
 
 
 def l2_setting() -> Any:
-    return setting(200.0, "L2 penalty on the weights", at_least=0)
+    return setting(200.0, "L2 penalty on the weights", at_least=0, tries=(10, 30, 100, 300, 1000, 3000))
 
 
 def dropout_setting() -> Any:
-    return setting(0.3, "share of the interactions hidden in training", at_least=0, below=1)
+    about = "share of the interactions hidden in training"
+    return setting(0.3, about, at_least=0, below=1, tries=(0, 0.15, 0.3, 0.45, 0.6, 0.75))
 
 
 class LinearAutoencoder(ClosedForm):
     """One inverse, then a factor f and a diagonal y per item."""
 
-    @abstractmethod
+    l2: float
+
+    @property
+    def slope(self) -> float:
+        return 0.0
+
+    @property
+    def ridge(self) -> float:
+        return self.l2
+
     def penalty(self, s: np.ndarray) -> np.ndarray:
-        """Λ, what is added to the diagonal s of the Gram matrix."""
+        """Λ = slope·s + ridge, what is added to the diagonal s of the Gram matrix."""
+        return self.slope * s + self.ridge
 
     @abstractmethod
     def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -101,8 +113,7 @@ class LinearAutoencoder(ClosedForm):
         self.require_binary(after.is_binary)
         s = squares(after)
         before = s - sign * squares(change)
-        slope = float(np.diff(self.penalty(np.array([0.0, 1.0])))[0])  # how much Λ follows s
-        batches = list(changes(change.matrix, slope))
+        batches = list(changes(change.matrix, self.slope))
         unpenalised = min((s + self.penalty(s)).min(), (before + self.penalty(before)).min()) <= 0
         if unpenalised or sum(len(core) for _, core in batches) > REFIT * after.n_items:
             return self.scorer(after, scorer.inverse.dtype.type)
@@ -128,9 +139,12 @@ class LinearAutoencoder(ClosedForm):
 
     def from_inverse(self, inverse: Symmetric, s: np.ndarray) -> ItemWeights:
         """The weights from P and the diagonal s of the Gram matrix. Recipes of the same penalty share one P."""
-        p_ii = inverse.diagonal()
+        return ItemWeights(inverse, *self.scaling(inverse.diagonal(), s))
+
+    def scaling(self, p_ii: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The factor and the diagonal of W = −P · dMat(factor) + dMat(diagonal)."""
         f, y = self.columns(s, self.safe_penalty(s), 1 / p_ii)
-        return ItemWeights(inverse, factor=f / p_ii, diagonal=f + y)
+        return f / p_ii, f + y
 
     def safe_penalty(self, s: np.ndarray) -> np.ndarray:
         penalty = self.penalty(s)
@@ -174,9 +188,6 @@ class EASE(LinearAutoencoder):
 
     l2: float = l2_setting()
 
-    def penalty(self, s: np.ndarray) -> np.ndarray:
-        return np.full(len(s), self.l2)
-
     def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.ones(len(s)), np.zeros(len(s))
 
@@ -185,10 +196,10 @@ class Denoising(LinearAutoencoder):
     """Autoencoders that rebuild X from an X of which a share `dropout` was hidden, in expectation over what is hidden."""
 
     dropout: float
-    l2: float
 
-    def penalty(self, s: np.ndarray) -> np.ndarray:
-        return self.dropout / (1 - self.dropout) * s + self.l2
+    @property
+    def slope(self) -> float:
+        return self.dropout / (1 - self.dropout)
 
 
 @dataclass(frozen=True)
@@ -230,9 +241,11 @@ class DEQL(Denoising):
     """
 
     dropout: float = dropout_setting()
-    kept_weight: float = setting(0.5, "weight of the interactions that were not hidden", at_least=0)
+    kept_weight: float = setting(
+        0.5, "weight of the interactions that were not hidden", at_least=0, tries=KEPT_WEIGHTS, free=True
+    )
     l2: float = l2_setting()
-    zero_diagonal: bool = setting(False, "force the diagonal of the weights to 0")
+    zero_diagonal: bool = setting(False, "force the diagonal of the weights to 0", free=True)
 
     @staticmethod
     def from_paper(a: float, b: float, p: float, lam: float, zero_diagonal: bool = False) -> DEQL:
@@ -270,24 +283,25 @@ class DebiasedEASE(LinearAutoencoder):
 
     needs_binary = True  # the loss it debiases is one of positives and unlabelled items
 
-    alpha: float = setting(0.1, "share of the unseen assumed to be liked", at_least=0, below=1)
+    alpha: float = setting(0.1, "share of the unseen assumed to be liked", at_least=0, below=1, tries=(0, 0.1, 0.3, 0.5))
     l2: float = l2_setting()
 
-    def penalty(self, s: np.ndarray) -> np.ndarray:
-        return np.full(len(s), self.l2 / (1 - self.alpha))
+    @property
+    def ridge(self) -> float:
+        return self.l2 / (1 - self.alpha)
 
     def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.full(len(s), 1 / (1 - self.alpha)), np.zeros(len(s))
 
     def canonical(self) -> Recipe:
-        return EASE(self.l2 / (1 - self.alpha))
+        return EASE(self.ridge)
 
 
 def family(recipe: LinearAutoencoder) -> Family:
     """A canonical recipe's factor f/P_ii as c/(B·P_ii + N), with B and c linear in s: DEQL's own formula, rearranged."""
     p = getattr(recipe, "dropout", 0.0)
     q, b = 1 - p, 1.0 if isinstance(recipe, DLAE) else getattr(recipe, "kept_weight", 0.0)
-    slope, l2 = p / q, getattr(recipe, "l2")  # noqa: B009
+    slope, l2 = recipe.slope, recipe.l2
     if b == 0:
         return Family(slope, b0=1.0, b1=0.0, c0=1 / q, c1=0.0, n=0.0)
     rho = 1 / (p / b / b + q)

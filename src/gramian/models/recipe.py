@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, astuple, dataclass, field, fields
 from math import inf, isclose
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import get_num_threads
@@ -26,10 +26,24 @@ from gramian.linalg.threads import threads
 from gramian.progress import duration
 from gramian.recommender import Recommender, Scorer
 
+S = TypeVar("S", bound=Scorer)
 
-def setting(default: Any, about: str, *, at_least: float = -inf, below: float = inf) -> Any:
-    """A hyperparameter: default, meaning and range, said once; constructor, checks and command line all read it here."""
-    return field(default=default, metadata={"about": about, "at_least": at_least, "below": below})
+
+def setting(
+    default: Any,
+    about: str,
+    *,
+    at_least: float = -inf,
+    below: float = inf,
+    tries: tuple[float, ...] = (),
+    free: bool = False,
+) -> Any:
+    """A hyperparameter, said once, for all who need it: constructor, checks, command line and search.
+
+    A search tries `tries`. Recipes that differ in a `free` setting only are fitted together at the cost of one.
+    """
+    metadata = {"about": about, "at_least": at_least, "below": below, "tries": tries or (default,), "free": free}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
@@ -196,7 +210,7 @@ def equivalent(one: Recipe, other: Recipe) -> bool:
     return type(a) is type(b) and all(isclose(x, y, rel_tol=1e-12) for x, y in zip(astuple(a), astuple(b), strict=True))
 
 
-def precise(fit: Callable[[type], Scorer], dtype: type) -> Scorer:
+def precise(fit: Callable[[type], S], dtype: type) -> S:
     """What fit(dtype) gives; where float32 is not enough, what float64 gives."""
     try:
         return fit(dtype)

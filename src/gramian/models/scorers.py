@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from gramian import store
 from gramian.errors import NotSupported
 from gramian.linalg.memory import require
-from gramian.linalg.product import dense_panels, panels
+from gramian.linalg.product import dense_panels, panels, times
 from gramian.linalg.symmetric import PANEL, Symmetric
 
 
@@ -77,7 +77,7 @@ class LowRank:
         return len(self.decoder)
 
     def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
-        return dense_panels(histories @ self.encoder, self.decoder)
+        return dense_panels(times(histories, self.encoder), self.decoder)
 
     def similar(self, item: int) -> np.ndarray:
         """The cosine between what items decode from."""

@@ -1,0 +1,105 @@
+"""Fit many recipes on the same interactions, doing only once what they share: the Gram, an inverse, a product.
+
+Recipes whose penalty Λ = slope·s + ridge agrees, such as DEQL at any kept_weight, share an inverse and the product with it:
+they are one family. Families of one slope may share an eigendecomposition, where there are many ridges and few users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.data.interactions import Interactions
+from gramian.linalg.gram import Gram
+from gramian.linalg.inverse import TOLERANCE, drift
+from gramian.linalg.memory import available
+from gramian.linalg.product import dense_panels, panels, times
+from gramian.linalg.spectrum import Spectrum, pays, spectrum_bytes
+from gramian.linalg.symmetric import Symmetric
+from gramian.models.autoencoders import LinearAutoencoder, squares
+from gramian.models.recipe import Recipe, precise
+from gramian.models.scorers import ItemWeights
+
+
+@dataclass(frozen=True)
+class Family:
+    """Fitted recipes whose scores differ by a factor per item only."""
+
+    recipes: list[Recipe]
+    panels: Callable[[sp.csr_array], Iterator[tuple[int, np.ndarray]]]  # the scores before the factors
+    factors: np.ndarray  # recipes × items
+    inverse: Symmetric | None = None
+
+    def only(self, members: Sequence[int]) -> Family:
+        return replace(self, recipes=[self.recipes[m] for m in members], factors=self.factors[list(members)])
+
+
+class Fits:
+    """The families of canonical recipes on the same interactions, when `n_users` will be scored by each."""
+
+    def __init__(self, train: Interactions, dtype: type, n_users: float) -> None:
+        self.train, self.dtype, self.n_users = train, dtype, n_users
+        self.kept: Gram | None = None
+        self.squares = squares(train)
+
+    def families(self, recipes: Sequence[Recipe]) -> Iterator[Family]:
+        slopes: dict[float, dict[float, list[LinearAutoencoder]]] = {}
+        for recipe in recipes:
+            if isinstance(recipe, LinearAutoencoder):
+                slopes.setdefault(recipe.slope, {}).setdefault(recipe.ridge, []).append(recipe)
+            else:
+                yield self.alone(recipe)
+        for ridges in slopes.values():
+            spectrum = self.spectrum(ridges)
+            for members in ridges.values():
+                yield self.by_inverse(members) if spectrum is None else self.by_spectrum(members, spectrum)
+
+    def alone(self, recipe: Recipe) -> Family:
+        scorer = recipe.scorer(self.train, self.dtype)
+        return Family([recipe], scorer.panels, np.ones((1, self.train.n_items), np.float32))
+
+    def by_inverse(self, members: Sequence[LinearAutoencoder]) -> Family:
+        inverse = precise(lambda dtype: self.fitted(members[0], dtype), self.dtype).inverse
+        minus, zero = -np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)
+        factors = self.factors(members, inverse.diagonal()).astype(inverse.dtype)
+        return Family(list(members), lambda histories: panels(histories, inverse, minus, zero), factors, inverse)
+
+    def by_spectrum(self, members: Sequence[LinearAutoencoder], spectrum: Spectrum) -> Family:
+        inverse = spectrum.inverse(members[0].ridge)
+        factors = self.factors(members, inverse.diagonal()).astype(inverse.dtype)
+
+        def scores(histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+            return dense_panels(times(histories, spectrum.vectors) * -inverse.shrunk, spectrum.vectors)
+
+        return Family(list(members), scores, factors)
+
+    def factors(self, members: Sequence[LinearAutoencoder], p_ii: np.ndarray) -> np.ndarray:
+        return np.array([member.scaling(p_ii, self.squares)[0] for member in members])
+
+    def fitted(self, recipe: LinearAutoencoder, dtype: type) -> ItemWeights:
+        """A fit from the Gram, which is kept for the next one where both fit into memory."""
+        if self.kept is None or self.kept.matrix.dtype != dtype:
+            self.kept = None
+            gram = Gram.of(self.train, dtype)
+            if recipe.fit_bytes(self.train, dtype) > available():
+                return recipe.fit_gram(gram, overwrite=True)
+            self.kept = gram
+        return recipe.fit_gram(self.kept)
+
+    def spectrum(self, ridges: dict[float, list[LinearAutoencoder]]) -> Spectrum | None:
+        """The decomposition that serves all ridges of a slope, where it pays, fits into memory and is precise enough."""
+        n, itemsize = self.train.n_items, np.dtype(self.dtype).itemsize
+        least = ridges[min(ridges)][0]
+        penalty = least.penalty(self.squares)
+        definite = (self.squares + penalty).min() > 0
+        if not (definite and pays(len(ridges), self.n_users, n) and spectrum_bytes(n, itemsize) < available()):
+            return None
+        least.require_binary(self.train.is_binary)
+        matrix = Gram.of(self.train, self.dtype).matrix
+        matrix.change_diagonal(lambda diagonal, first, last: diagonal + least.slope * self.squares[first:last])
+        spectrum = Spectrum.of(matrix)
+        error = drift(spectrum.inverse(least.ridge), self.train.matrix, self.squares, penalty)
+        return spectrum if error < TOLERANCE[matrix.dtype] else None

@@ -1,0 +1,192 @@
+"""Choose hyperparameters, knowing what is free: points that are the same model are judged once, families are fitted at once.
+
+A point is given up early when, on the users judged so far, it is surely worse than the best one: below it by four standard
+errors of the paired difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gramian.data.interactions import Interactions
+from gramian.data.split import Split
+from gramian.errors import InvalidInput
+from gramian.linalg.symmetric import checked_dtype
+from gramian.linalg.threads import threads
+from gramian.models.recipe import Recipe
+from gramian.progress import bar
+from gramian.recommender import Recommender
+from gramian.tuning.family import Family, Fits
+from gramian.tuning.journal import Journal, Outcome
+from gramian.tuning.judge import ByLeavingOut, Judge, OnSplit
+from gramian.tuning.space import Space, study
+
+SURE = 4.0  # standard errors
+
+
+@dataclass(frozen=True)
+class Result:
+    """A point of a search, and what it reached on how many users."""
+
+    recipe: Recipe
+    value: float
+    stderr: float
+    n_users: int
+
+
+@dataclass(frozen=True)
+class Search:
+    """The results of a search, best first; those given up early come last."""
+
+    metric: str
+    n_users: int
+    results: tuple[Result, ...]
+
+    @property
+    def recipe(self) -> Recipe:
+        """The best recipe."""
+        return self.results[0].recipe
+
+    @property
+    def value(self) -> float:
+        return self.results[0].value
+
+    @property
+    def stderr(self) -> float:
+        return self.results[0].stderr
+
+    def fit(self, events: Interactions, **how: Any) -> Recommender:
+        """Fit the best recipe."""
+        return self.recipe.fit(events, **how)
+
+    def __str__(self) -> str:
+        return f"{self.recipe}: {self.metric} {self.value:.4f} ± {self.stderr:.4f}, best of {len(self.results)} points"
+
+    def frame(self) -> pl.DataFrame:
+        """One row for each point, best first: its settings, the metric, its standard error, the users it was judged on."""
+        rows = [asdict(r.recipe) | {self.metric: r.value, "stderr": r.stderr, "users": r.n_users} for r in self.results]
+        return pl.DataFrame(rows)
+
+    def heat_map(self, down: str, across: str) -> pl.DataFrame:
+        """The best value of the metric at each pair of values of two settings: one down, one across."""
+        known = list(asdict(self.recipe))
+        if down == across or not {down, across} <= set(known):
+            raise InvalidInput(f"two settings among {', '.join(known)}", f"{down}, {across}", "Name two of them")
+        table = self.frame().pivot(on=across, index=down, values=self.metric, aggregate_function="max", sort_columns=True)
+        return table.sort(down)
+
+
+def tune(
+    kind: type[Recipe],
+    data: Split | Interactions,
+    space: Mapping[str, Any] | None = None,
+    metric: str = "ndcg@20",
+    *,
+    trials: int | None = None,
+    journal: str | Path | None = None,
+    fold_in: float = 0.8,
+    seed: int = 0,
+    dtype: str | type = "float32",
+    n_threads: int | None = None,
+) -> Search:
+    """Search the settings of a kind of recipe, on a split (best its `validation`), or by leave-one-user-out on interactions.
+
+    `space` gives for each setting a list of values or, with `trials`, a range (low, high) too; what it does not name has its
+    own list. Without `trials` every combination is tried; with it Optuna chooses so many points, and settings that are free
+    are swept at each. With a `journal` file, a search that was interrupted goes on where it was.
+    """
+    points = Space(kind, space)
+    if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int) or trials < 1):
+        raise InvalidInput("trials of at least 1", repr(trials), "Pass trials=30, say")
+    judge = judge_of(data, metric, fold_in, seed)
+    search = Searching(judge, Journal(journal, f"{judge.what} {np.dtype(checked_dtype(dtype))}"), checked_dtype(dtype))
+    with threads(n_threads):
+        if trials is None:
+            recipes = points.grid()
+            search.judge_all(recipes)
+        else:
+            recipes = search.judge_suggested(points, trials, seed)
+    return search.result(recipes)
+
+
+def judge_of(data: Split | Interactions, metric: str, fold_in: float, seed: int) -> Judge:
+    if isinstance(data, Split):
+        return OnSplit(data, metric)
+    if isinstance(data, Interactions):
+        return ByLeavingOut(data, metric, fold_in, seed)
+    raise InvalidInput("a Split, or Interactions", type(data).__name__, "Make one: gr.split.strong(events).validation")
+
+
+class Searching:
+    """A search under way: what is known, and the values of each user under the best point so far."""
+
+    def __init__(self, judge: Judge, journal: Journal, dtype: type) -> None:
+        self.judge, self.journal = judge, journal
+        self.fits = Fits(judge.train, dtype, judge.n_scored)
+        self.best: np.ndarray | None = None
+
+    def key(self, recipe: Recipe) -> str:
+        """The same for recipes that are the same model."""
+        canonical = self.judge.canonical(recipe)
+        return f"{type(canonical).__name__}({', '.join(format(value, '.12g') for value in astuple(canonical))})"
+
+    def judge_all(self, recipes: Sequence[Recipe], what: str = "tuning") -> None:
+        """Judge every recipe that is not known yet."""
+        todo = {key: self.judge.canonical(r) for r in recipes if (key := self.key(r)) not in self.journal.outcomes}
+        with bar(what, len(todo)) as advance:
+            for family in self.fits.families(list(todo.values())):
+                for recipe, outcome in zip(family.recipes, self.outcomes(family), strict=True):
+                    self.journal.add(self.key(recipe), recipe.to_json(), outcome)
+                advance(len(family.recipes))
+
+    def judge_suggested(self, points: Space, trials: int, seed: int) -> list[Recipe]:
+        """Judge what Optuna suggests. What the journal knows is told and not judged again, so a search repeats itself."""
+        tried: dict[Recipe, None] = {}
+        chooser = study(seed)
+        with bar("tuning", trials) as advance:
+            for _ in range(trials):
+                trial = chooser.ask()
+                recipes = points.suggested(trial)
+                self.judge_all(recipes, "trial")
+                chooser.tell(trial, max(self.journal.outcomes[self.key(recipe)].value for recipe in recipes))
+                tried |= dict.fromkeys(recipes)
+                advance(1)
+        return list(tried)
+
+    def outcomes(self, family: Family) -> list[Outcome]:
+        """Judge a family, a block of users at a time, giving up members that are surely worse than the best."""
+        values = np.full((len(family.recipes), self.judge.n_users), np.nan)
+        alive, seen = list(range(len(family.recipes))), np.zeros(0, np.int64)
+        for rows in self.judge.blocks():
+            for member, found in zip(alive, self.judge.values(family.only(alive), rows), strict=True):
+                values[member, rows] = found
+            seen = np.concatenate([seen, rows])
+            alive = [member for member in alive if not self.hopeless(values[member, seen], seen)]
+            if not alive:
+                break
+        judged = [own[~np.isnan(own)] for own in values]
+        for own in judged:
+            if len(own) == self.judge.n_users and (self.best is None or own.mean() > self.best.mean()):
+                self.best = own
+        return [Outcome(float(own.mean()), stderr(own), len(own)) for own in judged]
+
+    def hopeless(self, values: np.ndarray, rows: np.ndarray) -> bool:
+        if self.best is None or len(rows) == self.judge.n_users:
+            return False
+        difference = values - self.best[rows]
+        return bool(difference.mean() + SURE * stderr(difference) < 0)
+
+    def result(self, recipes: Sequence[Recipe]) -> Search:
+        found = [Result(recipe, *astuple(self.journal.outcomes[self.key(recipe)])) for recipe in recipes]
+        found.sort(key=lambda result: (result.n_users < self.judge.n_users, -result.value))
+        return Search(self.judge.metric, self.judge.n_users, tuple(found))
+
+
+def stderr(values: np.ndarray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
