@@ -17,7 +17,7 @@ import gramian as gr
 from gramian.app.cli import NAMES, app, run
 from gramian.models import MODELS
 
-COMMANDS = ["demo", "fit", "recommend", "similar", "evaluate", "datasets"]
+COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "datasets"]
 
 
 @dataclass(frozen=True)
@@ -295,3 +295,66 @@ def test_titles_are_text_not_markup(tmp_path):
     ok("fit", tmp_path / "e.csv", "--model", "popularity", "--title", "title", "--out", tmp_path / "[bold]m")
     shown = ok("recommend", tmp_path / "[bold]m", "--history", "1")
     assert "[/oops]" in shown
+
+
+def test_explain_adds_up_and_draws_bars(model):
+    titles = ["Heat (1995)", "Alien (1979)"]
+    fitted = gr.load(model)
+    history = [i for i, t in zip(fitted.items, fitted.events.titles, strict=True) if t in titles[1:]] + fitted.items[:3]
+    words = [w for item in history for w in ("--history", item)]
+    found = json.loads(ok("explain", model, fitted.items[5], *words, "--json"))
+    expected = fitted.explain(history, fitted.items[5])
+    assert found["score"] == pytest.approx(expected.score)
+    assert sum(part["contribution"] for part in found["contributions"]) == pytest.approx(found["score"])
+    assert all(part["title"] for part in found["contributions"])
+    shown = ok("explain", model, fitted.events.titles[5], "--user", fitted.users[0], "-k", 2)
+    assert fitted.events.titles[5] in shown
+    assert shown.count("█") >= 2
+    assert f"{len(fitted.history(fitted.users[0])) - 2:,} others together" in shown
+
+
+def test_explain_wants_one_history(model):
+    for words in ([], ["--user", 1, "--history", 2]):
+        assert "--user or --history" in gramian("explain", model, 1, *words).stderr
+
+
+def test_tune_shows_the_best_a_heat_map_and_the_test_value(csv, tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    words = ["tune", csv, "--min-value", "rating=4", "--model", "deql", "--space", "dropout=0.2,0.5", "--space", "l2=20,100"]
+    shown = ok(*words, "--space", "kept-weight=0,1", "--journal", journal)
+    assert "8 points by ndcg@20, validation" in shown
+    assert "l2 down and dropout across" in shown
+    assert "on the test part" in shown
+    assert re.search(r"gramian fit .*ratings.csv --model deql --dropout 0\.\d+ --kept-weight \d --l2 \d+", shown)
+    before = journal.read_text()
+    found = json.loads(ok(*words, "--space", "kept-weight=0,1", "--journal", journal, "--json"))
+    assert journal.read_text() == before
+    assert len(found["points"]) == 8
+    assert found["points"][0]["value"] == max(point["value"] for point in found["points"])
+    assert found["test"]["value"] > 0
+
+
+def test_tune_by_leaving_users_out_with_optuna(csv):
+    words = ["tune", csv, "--min-value", "rating=4", "--model", "ease", "--split", "leave-one-user-out", "--trials", 3]
+    found = json.loads(ok(*words, "--space", "l2=10:1000", "--json"))
+    assert found["test"] is None
+    assert len(found["points"]) == 3
+    assert "every user left out" in ok(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--space", "l2"], "setting=values"),
+        (["--space", "l2=ten"], "a number"),
+        (["--space", "alpha=1"], "settings of EDLAE"),
+        (["--space", "l2=1:10"], "trials=30"),
+        (["--split", "published"], "a split among"),
+        (["--split", "temporal", "--time", "rating"], "validation part"),
+        (["--model", "svd"], "a model among"),
+    ],
+)
+def test_tune_refuses_what_makes_no_sense(csv, words, message):
+    done = gramian("tune", csv, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr

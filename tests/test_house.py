@@ -53,8 +53,8 @@ def test_importing_the_library_says_and_does_nothing():
 
 PUBLIC = {
     "DEQL", "DLAE", "DebiasedEASE", "EASE", "EDLAE", "Explanation", "Gram", "Interactions", "MODELS", "Popularity",
-    "Recommendations", "Recommender", "Report", "Search", "Split", "datasets", "equivalent", "errors", "evaluate", "leave_one_user_out",
-    "load", "read", "split", "tune",
+    "Recommendations", "Recommender", "Report", "Search", "Split", "datasets", "equivalent", "errors", "evaluate",
+    "leave_one_user_out", "load", "read", "split", "tune",
 }  # fmt: skip
 
 

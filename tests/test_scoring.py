@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import gramian as gr
 from gramian.data.synthetic import clustered
 from gramian.linalg.product import DENSE_PANEL, FEW, dense_panels, panels
-from gramian.linalg.topk import Best
+from gramian.linalg.product import times
+from gramian.linalg.topk import Best, BestOfMany
 
 
 def tie_rank(column: int) -> int:
@@ -229,3 +230,29 @@ def test_weighted_histories_explain_what_known_users_are_shown():
     history = {0: 1, 2: 2, 3: 4, "unknown": 7}
     assert model.recommend_for([history], k=1).scores == shown.scores
     assert model.explain(history, shown.items[0][0]).score == pytest.approx(shown.scores[0][0], rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_lists_of_many_models_are_those_of_each(dtype):
+    """Models that differ by a factor per column, some of them 0 or negative, with ties and hidden columns."""
+    rng = np.random.default_rng(0)
+    scores = rng.integers(-3, 4, (50, 200)).astype(dtype)
+    factors = rng.integers(-1, 3, (5, 200)).astype(dtype)
+    hidden = sp.csr_array((rng.random(scores.shape) < 0.3).astype(np.float32))
+    many = BestOfMany(50, 7, hidden, factors)
+    for first in range(0, 200, 64):
+        many.push(scores[:, first : first + 64].copy(), first)
+    lists = many.lists()
+    for r, factor in enumerate(factors):
+        one = Best(50, 7, hidden, np.ones(200, np.bool_))
+        one.push(scores * factor + dtype(0), 0)
+        np.testing.assert_array_equal(lists[:, r], one.lists()[0])
+
+
+@pytest.mark.parametrize("width", [1, 7, 256, 300])
+def test_sparse_times_dense(width):
+    rng = np.random.default_rng(0)
+    left = sp.random_array((40, 60), density=0.2, rng=rng, format="csr", dtype=np.float32)
+    right = rng.standard_normal((60, width)).astype(np.float32)
+    np.testing.assert_allclose(times(left, right), left @ right, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(times(left, np.asfortranarray(right)), left @ right, rtol=1e-5, atol=1e-6)

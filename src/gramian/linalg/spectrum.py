@@ -34,7 +34,8 @@ class Spectrum:
 
     @staticmethod
     def of(matrix: Symmetric) -> Spectrum:
-        return Spectrum(*eigh(matrix.dense(), driver="evd", overwrite_a=True, check_finite=False))
+        values, vectors = eigh(matrix.dense(), driver="evd", overwrite_a=True, check_finite=False)
+        return Spectrum(values, np.ascontiguousarray(vectors))
 
     def inverse(self, ridge: float) -> ShiftedInverse:
         return ShiftedInverse(self, (1 / (self.values.astype(np.float64) + ridge)).astype(self.values.dtype))
