@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg.product import DENSE_PANEL, FEW, dense_panels, panels
-from gramian.linalg.product import times
+from gramian.linalg.product import DENSE_PANEL, FEW, dense_panels, panels, times
 from gramian.linalg.topk import Best, BestOfMany
 
 
