@@ -79,6 +79,8 @@ def forget(n_items: int) -> None:
 def path(n_items: int) -> None:
     split = gr.split.strong(clustered(50_000, n_items, 2_000_000), validation_users=0, test_users=n_items // 10)
     space = {"l2": [10 * 1.25**i for i in range(30)]}
+    small = gr.split.strong(clustered(500, 200, 5_000), validation_users=0, test_users=10)
+    gr.tune(gr.EASE, small, space), gr.tune(gr.EASE, small, {"l2": [1]})  # compiles
     found: list[gr.Search] = []
     ours = seconds(lambda: found.append(gr.tune(gr.EASE, split, space)))
     pays, family.pays = family.pays, lambda *_: False

@@ -52,8 +52,9 @@ def test_importing_the_library_says_and_does_nothing():
 
 
 PUBLIC = {
-    "DEQL", "DLAE", "DebiasedEASE", "EASE", "EDLAE", "Explanation", "Gram", "Interactions", "MODELS", "Popularity",
-    "Recommendations", "Recommender", "Report", "Search", "Split", "datasets", "equivalent", "errors", "evaluate",
+    "ADMMEDLAE", "DEQL", "DLAE", "DebiasedEASE", "DropoutMF", "EASE", "EDLAE", "Explanation", "Gram", "Interactions",
+    "LRR", "LowRankDLAE", "LowRankEDLAE", "MODELS", "NuclearNormMF", "Popularity", "Recommendations", "Recommender",
+    "RegularizedPCA", "Report", "Search", "Split", "VLAE", "WLAE", "datasets", "equivalent", "errors", "evaluate",
     "leave_one_user_out", "load", "read", "split", "tune",
 }  # fmt: skip
 
@@ -74,6 +75,15 @@ def test_public_names_are_these():
         (gr.EDLAE, ["dropout", "l2"]),
         (gr.DEQL, ["dropout", "kept_weight", "l2", "zero_diagonal"]),
         (gr.DebiasedEASE, ["alpha", "l2"]),
+        (gr.LRR, ["rank", "l2"]),
+        (gr.LowRankDLAE, ["rank", "dropout", "l2"]),
+        (gr.LowRankEDLAE, ["rank", "dropout", "l2", "truncate"]),
+        (gr.ADMMEDLAE, ["rank", "dropout", "l2", "omega", "n_epochs"]),
+        (gr.RegularizedPCA, ["rank", "l2"]),
+        (gr.DropoutMF, ["keep"]),
+        (gr.WLAE, ["rank", "l2"]),
+        (gr.VLAE, ["rank", "scale"]),
+        (gr.NuclearNormMF, ["l2", "power"]),
     ],
 )
 def test_recipes_take_what_the_contract_says(recipe, signature):

@@ -19,6 +19,15 @@ from gramian.models.autoencoders import DLAE as DLAE
 from gramian.models.autoencoders import EASE as EASE
 from gramian.models.autoencoders import EDLAE as EDLAE
 from gramian.models.autoencoders import DebiasedEASE as DebiasedEASE
+from gramian.models.low_rank import ADMMEDLAE as ADMMEDLAE
+from gramian.models.low_rank import LRR as LRR
+from gramian.models.low_rank import VLAE as VLAE
+from gramian.models.low_rank import WLAE as WLAE
+from gramian.models.low_rank import DropoutMF as DropoutMF
+from gramian.models.low_rank import LowRankDLAE as LowRankDLAE
+from gramian.models.low_rank import LowRankEDLAE as LowRankEDLAE
+from gramian.models.low_rank import NuclearNormMF as NuclearNormMF
+from gramian.models.low_rank import RegularizedPCA as RegularizedPCA
 from gramian.models.popularity import Popularity as Popularity
 from gramian.models.recipe import equivalent as equivalent
 from gramian.recommender import Explanation as Explanation

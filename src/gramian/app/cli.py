@@ -31,7 +31,7 @@ from gramian.linalg.memory import readable
 from gramian.linalg.scratch import clear
 from gramian.linalg.threads import threads
 from gramian.models import MODELS, load
-from gramian.models.recipe import Recipe
+from gramian.models.recipe import Recipe, short
 from gramian.recommender import Recommendations, Recommender
 from gramian.store import place
 from gramian.tuning.search import tune as search
@@ -78,7 +78,7 @@ def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
     flags = []
     for name, f in SETTINGS.items():
         users = ", ".join(model for model, recipe in MODELS.items() if name in {g.name for g in fields(recipe)})
-        kind = bool | None if isinstance(f.default, bool) else float | None
+        kind = type(f.default) | None
         option = typer.Option(help=f"{f.metadata['about']} ({users})", show_default=False, rich_help_panel="Recipe settings")
         flags.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]))
 
@@ -359,7 +359,7 @@ def tune(
         out.print(picture)
     if tested is not None:
         out.print(f"\nThe best on the test part: {metric} {tested[metric]:.4f} ±{tested.stderr[metric]:.4f}")
-    chosen = (f"{flag(n)} {v:g}" if v is not True else flag(n) for n, v in asdict(found.recipe).items() if v is not False)
+    chosen = (f"{flag(n)} {short(v)}" if v is not True else flag(n) for n, v in asdict(found.recipe).items() if v is not False)
     out.print(
         f"Next, with the same columns: gramian fit {data} --model {model} {' '.join(chosen)}", markup=False, soft_wrap=True
     )
@@ -407,14 +407,14 @@ def kinds_of(names: list[str]) -> list[type[Recipe]]:
 
 
 def axis_of(text: str) -> tuple[str, Any]:
-    """What to try of one setting: l2=10,100 is a list, l2=1:1000 a range, zero_diagonal=false,true a list of those."""
+    """What to try of one setting: l2=10,100 is a list, l2=1:1000 a range; words are taken as they are."""
     name, equals, values = text.partition("=")
     if not (equals and name and values):
         raise InvalidInput("--space setting=values", text, "Pass l2=10,100,1000 or l2=1:1000, say")
     low, colon, high = values.partition(":")
     if colon:
         return name.replace("-", "_"), (number(low), number(high))
-    words = {"true": True, "false": False}
+    words = {"true": True, "false": False} | {word: word for f in SETTINGS.values() for word in f.metadata["choices"]}
     return name.replace("-", "_"), [words[v.lower()] if v.lower() in words else number(v) for v in values.split(",")]
 
 

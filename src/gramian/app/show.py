@@ -14,6 +14,7 @@ from rich.text import Text
 
 from gramian.app.trial import Trial
 from gramian.linalg.memory import readable
+from gramian.models.recipe import short
 from gramian.recommender import Explanation, Recommendations
 from gramian.tuning.search import Search
 
@@ -71,7 +72,7 @@ def points(search: Search, n: int = 10) -> Table:
     for name in (*asdict(search.recipe), search.metric):
         table.add_column(name, justify="right", no_wrap=True)
     for place, result in enumerate(search.results[:n]):
-        cells = [label(v) for v in asdict(result.recipe).values()]
+        cells = [short(v) for v in asdict(result.recipe).values()]
         early = "" if result.n_users == search.n_users else f" (given up after {result.n_users:,} users)"
         value = f"{result.value:.4f} ±{result.stderr:.4f}{early}"
         table.add_row(*cells, value, style="green" if place == 0 else None)
@@ -88,16 +89,12 @@ def heat_maps(search: Search) -> Iterator[Group]:
         values = frame.drop(down).to_numpy().astype(float)
         low, high = np.nanmin(values), np.nanmax(values)
         table = Table(box=None, pad_edge=False, padding=(0, 0), show_header=False)
-        table.add_row("", *(Text(f"{label(value)} ", style="bold", justify="right") for value in sorted(tried[across])))
+        table.add_row("", *(Text(f"{short(value)} ", style="bold", justify="right") for value in sorted(tried[across])))
         for name, row in zip(frame[down], values, strict=True):
             levels = np.nan_to_num((row - low) / (high - low or 1)) * 255
             cells = (Text(f" {v:.4f} ", style=shade(int(at))) if v == v else "" for v, at in zip(row, levels, strict=True))
-            table.add_row(Text(f"{label(name)} ", style="bold", justify="right"), *cells)
+            table.add_row(Text(f"{short(name)} ", style="bold", justify="right"), *cells)
         yield Group(Text(f"\n{search.metric}, {down} down and {across} across"), table)
-
-
-def label(value: float) -> str:
-    return str(value) if isinstance(value, bool) else f"{value:g}"
 
 
 def shade(level: int) -> str:

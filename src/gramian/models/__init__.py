@@ -3,12 +3,25 @@
 from pathlib import Path
 
 from gramian.models.autoencoders import DEQL, DLAE, EASE, EDLAE, DebiasedEASE
+from gramian.models.low_rank import (
+    ADMMEDLAE,
+    LRR,
+    VLAE,
+    WLAE,
+    DropoutMF,
+    LowRankDLAE,
+    LowRankEDLAE,
+    NuclearNormMF,
+    RegularizedPCA,
+)
 from gramian.models.popularity import Popularity
 from gramian.models.recipe import Recipe
 from gramian.models.scorers import ItemWeights, LowRank, SameForAll
 from gramian.recommender import Recommender, loaded
 
-MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, EASE, DLAE, EDLAE, DEQL, DebiasedEASE)}
+FULL_RANK = (EASE, DLAE, EDLAE, DEQL, DebiasedEASE)
+LOW_RANK = (LRR, LowRankDLAE, LowRankEDLAE, ADMMEDLAE, RegularizedPCA, DropoutMF, WLAE, VLAE, NuclearNormMF)
+MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, *FULL_RANK, *LOW_RANK)}
 SCORERS = {s.name: s for s in (ItemWeights, LowRank, SameForAll)}
 
 

@@ -49,8 +49,9 @@ KEPT_WEIGHTS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7
 REFIT = 0.5  # an update by more rows than this share of the items costs more than a new inverse
 
 
-def l2_setting() -> Any:
-    return setting(200.0, "L2 penalty on the weights", at_least=0, tries=(10, 30, 100, 300, 1000, 3000))
+def l2_setting(per_factor: bool = False) -> Any:
+    about, tries = "L2 penalty on the weights", (10, 30, 100, 300, 1000, 3000)
+    return setting(200.0, about, at_least=0, tries=tries, per_factor=per_factor)
 
 
 def dropout_setting() -> Any:
@@ -85,6 +86,9 @@ class LinearAutoencoder(ClosedForm):
         s = self.penalise(matrix)
         invert(matrix)
         return self.from_inverse(matrix, s)
+
+    def scorer(self, events: Interactions, dtype: type) -> ItemWeights:
+        return precise(lambda dtype: self.fit_gram(self.gram(events, dtype), overwrite=True), dtype)
 
     def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
         self.require_binary(events.is_binary)

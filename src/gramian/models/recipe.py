@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields
 from math import inf, isclose
 from pathlib import Path
@@ -35,15 +35,54 @@ def setting(
     *,
     at_least: float = -inf,
     below: float = inf,
-    tries: tuple[float, ...] = (),
+    choices: tuple[str, ...] = (),
+    per_factor: bool = False,
+    tries: tuple[Any, ...] = (),
     free: bool = False,
 ) -> Any:
     """A hyperparameter, said once, for all who need it: constructor, checks, command line and search.
 
-    A search tries `tries`. Recipes that differ in a `free` setting only are fitted together at the cost of one.
+    It is of its default's type: a number, a whole number, True or False, or one of `choices`; with `per_factor`, one number
+    or one for each factor. A search tries `tries`. Recipes that differ in a `free` setting only are fitted together at the
+    cost of one.
     """
-    metadata = {"about": about, "at_least": at_least, "below": below, "tries": tries or (default,), "free": free}
-    return field(default=default, metadata=metadata)
+    about_it = {"about": about, "at_least": at_least, "below": below, "choices": choices, "per_factor": per_factor}
+    return field(default=default, metadata=about_it | {"tries": tries or (default,), "free": free})
+
+
+def checked(value: Any, default: Any, limits: Mapping[str, Any]) -> Any:
+    """A setting's value in its own type, or None where it is none."""
+    if isinstance(default, bool):
+        return value if isinstance(value, bool) else None
+    if isinstance(default, str):
+        return value if value in limits["choices"] else None
+    if limits["per_factor"] and isinstance(value, list | tuple | np.ndarray):
+        parts = tuple(checked(part, default, limits) for part in value)
+        return parts if parts and None not in parts else None
+    if not (is_number(value) and limits["at_least"] <= value < limits["below"]):
+        return None
+    if isinstance(default, int):
+        return int(value) if value == int(value) else None
+    return float(value)
+
+
+def wanted(default: Any, limits: Mapping[str, Any]) -> str:
+    """What a setting may be, in words."""
+    if isinstance(default, bool):
+        return "True or False"
+    if isinstance(default, str):
+        return " or ".join(map(repr, limits["choices"]))
+    kind = "a whole number" if isinstance(default, int) else "a number"
+    high = f" and below {limits['below']:g}" if limits["below"] < inf else ""
+    many = ", or a list of one for each factor" if limits["per_factor"] else ""
+    return f"{kind} of at least {limits['at_least']:g}{high}{many}"
+
+
+def short(value: Any) -> str:
+    """A setting's value, as in messages and tables."""
+    if isinstance(value, tuple):
+        return f"({', '.join(map(short, value))})"
+    return format(value, "g") if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -73,22 +112,16 @@ class Recipe(ABC):
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            value, low, high = getattr(self, f.name), f.metadata["at_least"], f.metadata["below"]
-            if isinstance(f.default, bool):
-                fine, wanted = isinstance(value, bool), "True or False"
-            else:
-                fine = is_number(value) and low <= value < high
-                wanted = f"a number of at least {low:g}" + (f" and below {high:g}" if high < inf else "")
-            if not fine:
-                name = type(self).__name__
-                raise InvalidInput(f"{f.name} of {name} to be {wanted}", repr(value), f"The default is {f.default}")
-            object.__setattr__(self, f.name, bool(value) if isinstance(f.default, bool) else float(value))
+            value = checked(getattr(self, f.name), f.default, f.metadata)
+            if value is None:
+                what, got = wanted(f.default, f.metadata), repr(getattr(self, f.name))
+                raise InvalidInput(f"{f.name} of {type(self).__name__} to be {what}", got, f"The default is {f.default}")
+            object.__setattr__(self, f.name, value)
 
     @property
     def settings(self) -> str:
         """The settings in short, as in 'dropout=0.3, l2=200'."""
-        values = {name: value for name, value in asdict(self).items() if value is not False}
-        return ", ".join(f"{name}={value if value is True else format(value, 'g')}" for name, value in values.items())
+        return ", ".join(f"{name}={short(value)}" for name, value in asdict(self).items() if value is not False)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.settings})"
@@ -174,15 +207,17 @@ class ClosedForm(Recipe):
         """Fit from a Gram matrix, leaving it as it is, or working in its memory with `overwrite=True`."""
 
     def scorer(self, events: Interactions, dtype: type) -> Scorer:
-        def fit(dtype: type) -> Scorer:
-            require(
-                self.fit_bytes(events, dtype),
-                f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
-                "Keep the matrix in a file (scratch=folder, --scratch) or keep fewer items (events.k_core, --k-core)",
-            )
-            return self.fit_gram(Gram.of(events, dtype), overwrite=True)
+        return precise(lambda dtype: self.fit_gram(self.gram(events, dtype), overwrite=True), dtype)
 
-        return precise(fit, dtype)
+    def gram(self, events: Interactions, dtype: type) -> Gram:
+        """The Gram, once it is clear that the fit has the memory it needs."""
+        require(
+            self.fit_bytes(events, dtype),
+            f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
+            "Keep the matrix in a file (scratch=folder, --scratch), keep fewer items (events.k_core, --k-core), or choose a "
+            "model of low rank that needs no matrix (RegularizedPCA, LRR)",
+        )
+        return Gram.of(events, dtype)
 
     def fit_seconds(self, events: Interactions, dtype: type) -> float:
         n_threads = get_num_threads()
@@ -207,7 +242,11 @@ def equivalent(one: Recipe, other: Recipe) -> bool:
     if not (isinstance(one, Recipe) and isinstance(other, Recipe)):
         raise InvalidInput("two recipes", f"{type(one).__name__} and {type(other).__name__}", "Pass gr.EASE(l2=100), say")
     a, b = one.canonical(), other.canonical()
-    return type(a) is type(b) and all(isclose(x, y, rel_tol=1e-12) for x, y in zip(astuple(a), astuple(b), strict=True))
+    return type(a) is type(b) and all(same(x, y) for x, y in zip(astuple(a), astuple(b), strict=True))
+
+
+def same(x: Any, y: Any) -> bool:
+    return isclose(x, y, rel_tol=1e-12) if isinstance(x, float) and isinstance(y, float) else bool(x == y)
 
 
 def precise(fit: Callable[[type], S], dtype: type) -> S:

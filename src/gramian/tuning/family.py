@@ -17,7 +17,7 @@ from gramian.linalg.gram import Gram
 from gramian.linalg.inverse import TOLERANCE, drift
 from gramian.linalg.memory import available
 from gramian.linalg.product import dense_panels, panels, times
-from gramian.linalg.spectrum import Spectrum, pays, spectrum_bytes
+from gramian.linalg.spectral import Spectrum, pays, spectrum_bytes
 from gramian.linalg.symmetric import Symmetric
 from gramian.models.autoencoders import LinearAutoencoder, squares
 from gramian.models.recipe import Recipe, precise

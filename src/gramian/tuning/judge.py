@@ -17,7 +17,7 @@ from gramian.linalg.topk import BestOfMany, ranked
 from gramian.models.recipe import Recipe
 from gramian.tuning.family import Family
 
-FIRST, LAST = 2_048, 16_384  # users judged before the first look, and at most between two
+FIRST, LAST = 8_192, 16_384  # users judged before the first look, and at most between two
 
 
 class Judge(ABC):

@@ -134,7 +134,8 @@ class Searching:
     def key(self, recipe: Recipe) -> str:
         """The same for recipes that are the same model."""
         canonical = self.judge.canonical(recipe)
-        return f"{type(canonical).__name__}({', '.join(format(value, '.12g') for value in astuple(canonical))})"
+        parts = (format(value, ".12g") if isinstance(value, float) else repr(value) for value in astuple(canonical))
+        return f"{type(canonical).__name__}({', '.join(parts)})"
 
     def judge_all(self, recipes: Sequence[Recipe], what: str = "tuning") -> None:
         """Judge every recipe that is not known yet."""

@@ -1,0 +1,394 @@
+"""Low rank and nuclear norm: closed forms against dense twins and numerical optimisers, and the paper's theory."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.optimize import minimize
+
+import gramian as gr
+from gramian.linalg import spectral
+from gramian.linalg.spectral import GramOf, top
+from gramian.models.low_rank import Induced
+
+RNG = np.random.default_rng(0)
+X = (RNG.random((80, 24)) < RNG.random(24) ** 1.5 * 0.8 + 0.05).astype(float)
+EVENTS = gr.Interactions.of(X)
+U, SIGMA, VT = np.linalg.svd(X, full_matrices=False)
+S = X.T @ X
+
+
+def weights(recipe, events=EVENTS):
+    return recipe.fit(events, dtype="float64").weights()
+
+
+def keeping_vectors(f):
+    return (VT.T[:, : len(f)] * f) @ VT[: len(f)]
+
+
+TWINS = [
+    (gr.LRR(rank=6, l2=20), SIGMA[:6] ** 2 / (SIGMA[:6] ** 2 + 20)),
+    (gr.LRR(rank=3, l2=[5, 0, 30]), SIGMA[:3] ** 2 / (SIGMA[:3] ** 2 + [5, 0, 30])),
+    (gr.RegularizedPCA(rank=8, l2=3), np.maximum(SIGMA[:8] - 3, 0) / SIGMA[:8]),
+    (gr.RegularizedPCA(rank=24, l2=0), np.ones(24)),
+    (gr.WLAE(rank=8, l2=10), np.maximum(1 - 10 / SIGMA[:8] ** 2, 0)),
+    (gr.VLAE(rank=8, scale=12), np.maximum(1 - 12 / SIGMA[:8] ** 2, 0)),
+    (gr.VLAE(rank=3, scale=(3, 1, 2)), 1 - np.array([1, 2, 3]) / SIGMA[:3]),
+    (gr.WLAE(rank=3, l2=(9, 4, 6)), 1 - np.array([4, 6, 9]) / SIGMA[:3] ** 2),
+]
+
+
+@pytest.mark.parametrize(("recipe", "f"), TWINS, ids=[str(t[0]) for t in TWINS])
+def test_singular_vectors_are_kept_and_shrunk(recipe, f):
+    np.testing.assert_allclose(weights(recipe), keeping_vectors(f), atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [gr.RegularizedPCA(rank=24, l2=3), gr.DropoutMF(keep=0.9), gr.NuclearNormMF(l2=4), gr.VLAE(rank=24, scale=9)],
+    ids=str,
+)
+def test_the_fold_in_of_a_training_user_is_the_fitted_row(recipe):
+    model = recipe.fit(EVENTS, dtype="float64")
+    sigma = np.linalg.norm(model.factors()[0], axis=0) * SIGMA[: model.factors()[0].shape[1]]
+    np.testing.assert_allclose(model.scores(EVENTS), (U[:, : len(sigma)] * sigma) @ VT[: len(sigma)], atol=1e-5)
+
+
+def flat(*parts):
+    return np.concatenate([p.ravel() for p in parts])
+
+
+def optimum(objective, *shapes, seed=0):
+    """What a long numerical optimisation with numerical gradients of a small problem reaches."""
+    sizes = np.cumsum([int(np.prod(s)) for s in shapes])[:-1]
+
+    def value_and_gradient(theta):
+        value, gradients = objective(*(p.reshape(s) for p, s in zip(np.split(theta, sizes), shapes, strict=True)))
+        return value, flat(*gradients)
+
+    start = np.random.default_rng(seed).standard_normal(int(sum(np.prod(s) for s in shapes))) * 0.3
+    return minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 5_000, "maxfun": 10_000}).fun
+
+
+def test_regularized_pca_is_the_optimum():
+    l2, k = 3.0, 5
+
+    def objective(p, q):
+        error = p @ q - X
+        gradients = 2 * error @ q.T + 2 * l2 * p, 2 * p.T @ error + 2 * l2 * q
+        return (error**2).sum() + l2 * ((p**2).sum() + (q**2).sum()), gradients
+
+    fitted = np.maximum(SIGMA[:k] - l2, 0)
+    ours = ((X - X @ weights(gr.RegularizedPCA(rank=k, l2=l2))) ** 2).sum() + 2 * l2 * fitted.sum()
+    assert ours == pytest.approx(optimum(objective, (80, k), (k, 24)), rel=1e-5)
+
+
+def test_wlae_is_the_optimum():
+    l2, k = 10.0, 4
+
+    def objective(a, b):
+        error = X @ a @ b - X
+        gradients = 2 * X.T @ error @ b.T + 2 * l2 * a, 2 * (X @ a).T @ error + 2 * l2 * b
+        return (error**2).sum() + l2 * ((a**2).sum() + (b**2).sum()), gradients
+
+    w = weights(gr.WLAE(rank=k, l2=l2))
+    ours = ((X - X @ w) ** 2).sum() + 2 * l2 * np.linalg.svd(w, compute_uv=False).sum()
+    assert ours == pytest.approx(optimum(objective, (24, k), (k, 24)), rel=1e-5)
+
+
+def autoencoder_loss(w, penalty):
+    return ((X - X @ w) ** 2).sum() + (penalty[:, None] * w**2).sum()
+
+
+@pytest.mark.parametrize("recipe", [gr.LRR(rank=4, l2=15), gr.LowRankDLAE(rank=4, dropout=0.4, l2=5)], ids=str)
+def test_a_low_rank_autoencoder_is_the_optimum(recipe):
+    p = getattr(recipe, "dropout", 0)
+    penalty = p / (1 - p) * np.diag(S) + recipe.l2
+
+    def objective(a, b):
+        w = a @ b
+        slope = 2 * (S @ w - S + penalty[:, None] * w)
+        return autoencoder_loss(w, penalty), (slope @ b.T, a.T @ slope)
+
+    ours = autoencoder_loss(weights(recipe), penalty)
+    assert ours == pytest.approx(optimum(objective, (24, 4), (4, 24)), rel=1e-5)
+
+
+@pytest.mark.parametrize("power", [1, 1.5, 2, 3])
+def test_nuclear_norm_to_any_power_is_stationary_and_best(power):
+    """The loss of singular values y: Σ(σ − y)² + l2·(Σy)^power, which is convex."""
+    l2 = {1: 4.0, 1.5: 0.4, 2: 0.05, 3: 0.002}[power]
+    model = gr.NuclearNormMF(l2=l2, power=power).fit(EVENTS, dtype="float64")
+    rank = model.factors()[0].shape[1]
+    y = np.zeros(24)
+    y[:rank] = np.linalg.norm(model.factors()[0], axis=0) * SIGMA[:rank]
+
+    def loss(y):
+        return ((SIGMA - y) ** 2).sum() + l2 * y.sum() ** power
+
+    found = minimize(loss, y * 0 + 0.5, bounds=[(0, None)] * 24, method="L-BFGS-B", options={"ftol": 1e-15, "maxiter": 9_999})
+    assert loss(y) <= found.fun * (1 + 1e-9)
+    for _ in range(200):
+        assert loss(y) <= loss(np.maximum(y + RNG.standard_normal(24) * 0.05, 0))
+    assert 0 < rank < 24
+    lowered = SIGMA[:rank] - y[:rank]
+    np.testing.assert_allclose(lowered, lowered[0], atol=1e-4)  # Lemma 2: by one number, whatever the power
+    assert (SIGMA[rank:] <= lowered[0] + 1e-4).all()
+
+
+@pytest.mark.parametrize("keep", [0.5, 0.8, 0.95])
+def test_dropping_factors_out_is_the_squared_nuclear_norm(keep):
+    dropout, norm = gr.DropoutMF(keep=keep), gr.NuclearNormMF(l2=(1 - keep) / keep, power=2)
+    assert gr.equivalent(dropout, norm)
+    np.testing.assert_allclose(weights(dropout), weights(norm), atol=1e-6)
+    sums = np.cumsum(SIGMA)
+    d = np.arange(1, 25)
+    mu = (1 - keep) / (keep + (1 - keep) * d) * sums
+    assert dropout.fit(EVENTS).factors()[0].shape[1] == np.flatnonzero(mu < SIGMA)[-1] + 1  # the induced rank
+
+
+def test_dropout_on_factors_has_that_expected_loss():
+    """E‖X − P dMat(r/keep) Q‖² over which factors are dropped = ‖X − PQ‖² + (1 − keep)/keep Σ ‖p_k‖²‖q_k‖²."""
+    p, q, keep = RNG.standard_normal((80, 3)), RNG.standard_normal((3, 24)), 0.7
+    expected = 0
+    for mask in np.ndindex(2, 2, 2):
+        r = np.array(mask)
+        expected += np.prod(np.where(r, keep, 1 - keep)) * ((X - p * (r / keep) @ q) ** 2).sum()
+    induced = (1 - keep) / keep * ((p**2).sum(axis=0) * (q**2).sum(axis=1)).sum()
+    assert expected == pytest.approx(((X - p @ q) ** 2).sum() + induced)
+
+
+def test_weights_sort_themselves():
+    scale = np.array([0.5, 3, 1.5, 2])
+    for recipe in (gr.VLAE, gr.WLAE):
+        name = "scale" if recipe is gr.VLAE else "l2"
+        expected = weights(recipe(rank=4, **{name: scale}))
+        for _ in range(5):
+            np.testing.assert_array_equal(weights(recipe(rank=4, **{name: RNG.permutation(scale)})), expected)
+
+
+def test_no_order_of_the_weights_is_better_than_the_sorted_one():
+    """OPT1 of Proposition 2 at a fixed product PQ = W is 2·Σ σ_i(W)·λ_i with the smallest λ at the largest σ."""
+    lam, k = np.array([3.0, 1, 2]), 3
+
+    def objective(p, q):
+        error = p @ q - X
+        gradients = 2 * error @ q.T + 2 * p * lam, 2 * p.T @ error + 2 * lam[:, None] * q
+        return (error**2).sum() + (lam * (p**2).sum(axis=0)).sum() + (lam[:, None] * q**2).sum(), gradients
+
+    y = SIGMA[:k] - np.sort(lam)
+    ours = ((X - X @ weights(gr.VLAE(rank=k, scale=lam))) ** 2).sum() + 2 * (np.sort(lam) * y).sum()
+    assert ours == pytest.approx(optimum(objective, (80, k), (k, 24)), rel=1e-5)
+
+
+def test_a_weighted_nuclear_norm_is_a_frobenius_norm_of_one_l2_for_each_factor():
+    """Proposition 1: σ²/(σ² + l2) = (σ − λ)/σ at l2 = σ³/(σ − λ) − σ²."""
+    lam = np.array([0.5, 1, 1.5, 2])
+    sigma = SIGMA[:4]
+    l2 = sigma**3 / (sigma - lam) - sigma**2
+    np.testing.assert_allclose(weights(gr.LRR(rank=4, l2=l2)), weights(gr.VLAE(rank=4, scale=lam)), atol=1e-6)
+
+
+def full(recipe):
+    return recipe.fit(EVENTS, dtype="float64").weights()
+
+
+def top_vectors(a, k):
+    return np.linalg.eigh(a)[1][:, ::-1][:, :k]
+
+
+@pytest.mark.parametrize("l2", [0.5, 20])
+@pytest.mark.parametrize("k", [1, 5, 24])
+def test_truncations_are_those_of_the_dense_matrices(k, l2):
+    dropout = 0.3
+    c = S + dropout / (1 - dropout) * np.diag(np.diag(S)) + l2 * np.eye(24)
+    for recipe, whole in [
+        (gr.LowRankDLAE(rank=k, dropout=dropout, l2=l2), gr.DLAE(dropout, l2)),
+        (gr.LowRankEDLAE(rank=k, dropout=dropout, l2=l2), gr.EDLAE(dropout, l2)),
+        (gr.LowRankEDLAE(rank=k, dropout=dropout, l2=l2, truncate="weights"), gr.EDLAE(dropout, l2)),
+    ]:
+        w = full(whole)
+        q = top_vectors(w.T @ c @ w if getattr(recipe, "truncate", "output") == "output" else w.T @ w, k)
+        np.testing.assert_allclose(weights(recipe), w @ q @ q.T, atol=2e-6)
+        if k == 24:
+            np.testing.assert_allclose(weights(recipe), w, atol=2e-6)  # the full rank is the whole model
+
+
+def test_low_rank_deql_with_a_equal_to_b_is_low_rank_dlae():
+    """Paper 000, appendix B: W = Σxx^{−½}[Σxx^{−½}Σxy]_k."""
+    p, l2, k = 0.4, 3.0, 5
+    q = 1 - p
+    xx = q * q * S + q * p * np.diag(np.diag(S)) + q * q * l2 * np.eye(24)  # E X̃ᵀX̃ and E X̃ᵀX for X̃ with a share p hidden
+    values, vectors = np.linalg.eigh(xx)
+    root = (vectors / np.sqrt(values)) @ vectors.T
+    u, s, vt = np.linalg.svd(root @ (q * S))
+    expected = root @ (u[:, :k] * s[:k]) @ vt[:k]
+    np.testing.assert_allclose(weights(gr.LowRankDLAE(rank=k, dropout=p, l2=l2)) / q, expected, atol=2e-6)
+
+
+def test_admm_lowers_the_objective_and_closes_the_constraint():
+    recipe = gr.ADMMEDLAE(rank=6, dropout=0.4, l2=5, omega=30, n_epochs=200)
+    penalty = 0.4 / 0.6 * np.diag(S) + 5
+    values, gaps = [], []
+    for u, v, beta in recipe.epochs(EVENTS, np.float64):
+        w = u @ v.T
+        gaps.append(np.abs(np.diag(w) - beta).max())
+        values.append(autoencoder_loss(w - np.diag(np.diag(w)), penalty))
+    assert gaps[-1] < 3e-3 * max(gaps)
+    assert values[-1] < values[0]
+    assert values[-1] == pytest.approx(values[-2], rel=1e-4)
+    closed = full(gr.LowRankEDLAE(rank=6, dropout=0.4, l2=5)) * 0.6
+    assert values[-1] == pytest.approx(autoencoder_loss(closed - np.diag(np.diag(closed)), penalty), rel=0.05)
+    np.testing.assert_allclose(weights(recipe), w, atol=1e-5)
+
+
+def naive_admm(p, l2, k, omega, n_epochs):
+    """The printed updates, dense."""
+    lam = np.diag(p / (1 - p) * np.diag(S) + l2)
+    om = lam + omega * np.eye(24)
+    v = VT.T[:, :k]
+    beta = gamma = np.zeros(24)
+    for _ in range(n_epochs):
+        r = S @ np.diag(1 + beta) + om @ np.diag(beta - gamma)
+        u = np.linalg.inv(S + lam + om) @ r @ v @ np.linalg.inv(v.T @ v)
+        v = (np.linalg.inv(u.T @ (S + lam + om) @ u) @ u.T @ r).T
+        w = u @ v.T
+        beta = (np.diag(S @ w) - np.diag(S) + np.diag(om) * (np.diag(w) + gamma)) / (np.diag(S) + omega)
+        gamma = gamma + np.diag(w) - beta
+    return w
+
+
+def test_admm_is_the_printed_updates():
+    recipe = gr.ADMMEDLAE(rank=5, dropout=0.3, l2=4, omega=50, n_epochs=7)
+    np.testing.assert_allclose(weights(recipe), naive_admm(0.3, 4, 5, 50, 7), atol=1e-5)
+
+
+# the spectral engine
+
+
+def operator(n=300, decay=0.97, seed=0):
+    rng = np.random.default_rng(seed)
+    q = np.linalg.qr(rng.standard_normal((n, n)))[0]
+    return (q * decay ** np.arange(n)) @ q.T
+
+
+class Dense:
+    def __init__(self, matrix):
+        self.matrix, self.n, self.dtype, self.products = matrix, len(matrix), matrix.dtype, 0
+
+    def __matmul__(self, right):
+        self.products += right.shape[1]
+        return self.matrix @ right
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 20, 40])
+def test_lanczos_and_lapack_agree(k, dtype, monkeypatch):
+    matrix = operator().astype(dtype)
+    expected = top(Dense(matrix), k)
+    monkeypatch.setattr(spectral, "SMALL", 10)
+    some = Dense(matrix)
+    found = top(some, k)
+    assert some.products < 300  # not the dense way
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-4)
+    residuals = np.linalg.norm(matrix @ found.vectors - found.vectors * found.values, axis=0)
+    assert (residuals <= 2 * spectral.ACCURACY * found.values).all()
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(k), atol=1e-4)
+    again = top(Dense(matrix), k)
+    np.testing.assert_array_equal(again.vectors, found.vectors)  # a fixed seed
+
+
+def test_a_space_that_does_not_suffice_is_left_to_lapack(monkeypatch):
+    monkeypatch.setattr(spectral, "SMALL", 10)
+    monkeypatch.setattr(spectral, "ACCURACY", 0.0)
+    matrix = operator(decay=0.999)
+    np.testing.assert_allclose(top(Dense(matrix), 5).values, np.linalg.eigvalsh(matrix)[::-1][:5])
+
+
+def test_an_operator_of_low_rank_gives_zeros_for_the_rest(monkeypatch):
+    monkeypatch.setattr(spectral, "SMALL", 10)
+    a = np.random.default_rng(0).standard_normal((400, 7))
+    found = top(Dense(a @ a.T), 20)
+    np.testing.assert_allclose(found.values[:7], np.linalg.svd(a)[1] ** 2, rtol=1e-6)
+    assert (found.values[7:] < 1e-6 * found.values[0]).all()
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-6)
+
+
+def test_the_gram_of_sparse_interactions_is_never_formed():
+    x = sp.csr_array(X)
+    np.testing.assert_allclose(GramOf(x, np.float64) @ np.eye(24), S)
+
+
+def test_a_large_matrix_is_decomposed_by_lanczos(monkeypatch):
+    from gramian.data.synthetic import clustered  # noqa: PLC0415
+
+    monkeypatch.setattr(spectral, "by_lapack", None)  # must not be needed
+    events = clustered(4_000, 2_000, 60_000)
+    model = gr.RegularizedPCA(rank=32, l2=1).fit(events)
+    sigma = np.linalg.svd(events.matrix.toarray(), compute_uv=False)[:32]
+    np.testing.assert_allclose(np.linalg.norm(model.factors()[0], axis=0), 1 - 1 / sigma, rtol=1e-4)
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: gr.LRR(rank=25).fit(EVENTS), "a rank of at most 24"),
+        (lambda: gr.LowRankEDLAE(rank=1_000).fit(EVENTS), "a rank of at most 24"),
+        (lambda: gr.ADMMEDLAE(rank=25).fit(EVENTS), "a rank of at most 24"),
+        (lambda: gr.LRR(rank=0), "a whole number of at least 1"),
+        (lambda: gr.LRR(rank=2.5), "a whole number of at least 1"),
+        (lambda: gr.LRR(rank=True), "a whole number of at least 1"),
+        (lambda: gr.VLAE(rank=2, scale=(1, -1)), "at least 0, or a list of one for each factor"),
+        (lambda: gr.VLAE(rank=2, scale=()), "a list of one for each factor"),
+        (lambda: gr.VLAE(rank=3, scale=(1, 1)), "one scale for each of the 3 factors"),
+        (lambda: gr.LRR(rank=3, l2=(1, 1)), "one l2 for each of the 3 factors"),
+        (lambda: gr.RegularizedPCA(rank=3, l2=(1, 1, 1)), "l2 of RegularizedPCA to be a number"),
+        (lambda: gr.NuclearNormMF(power=0.9), "power of NuclearNormMF to be a number of at least 1"),
+        (lambda: gr.DropoutMF(keep=0), "at least 1e-09"),
+        (lambda: gr.DropoutMF(keep=1), "below 1"),
+        (lambda: gr.RegularizedPCA(rank=4, l2=1_000).fit(EVENTS), "the largest singular value is"),
+        (lambda: gr.VLAE(rank=4, scale=1e6).fit(EVENTS), "scale of VLAE to leave a factor"),
+        (lambda: gr.WLAE(rank=2, l2=(1e6, 1e6)).fit(EVENTS), "l2 of WLAE to leave a factor"),
+        (lambda: gr.NuclearNormMF(l2=1e6).fit(EVENTS), "all shrunk to 0"),
+        (lambda: gr.LowRankEDLAE(truncate="both"), "'output' or 'weights'"),
+        (lambda: top(Dense(np.eye(3)), 4), "a rank between 1 and the 3 items"),
+    ],
+)
+def test_bad_settings_are_refused(make, message):
+    with pytest.raises(gr.errors.InvalidInput, match=message):
+        make()
+
+
+LOW_RANK = [
+    gr.LRR(4), gr.LowRankDLAE(4), gr.LowRankEDLAE(4), gr.LowRankEDLAE(4, truncate="weights"), gr.ADMMEDLAE(4),
+    gr.RegularizedPCA(4, 1), gr.DropoutMF(), gr.WLAE(4, 1), gr.VLAE(4, 1), gr.NuclearNormMF(3), gr.LRR(2, l2=(3, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("recipe", LOW_RANK, ids=str)
+def test_low_rank_models_are_saved_loaded_asked_and_explained(recipe, tmp_path):
+    model = recipe.fit(EVENTS)
+    model.save(tmp_path / "model")
+    again = gr.load(tmp_path / "model")
+    assert again.recipe == recipe
+    assert again.recommend_for([[0, 3, 5]], k=5) == model.recommend_for([[0, 3, 5]], k=5)
+    encoder, decoder = model.factors()
+    assert encoder.dtype == decoder.dtype == np.float32
+    assert encoder.shape == decoder.shape == (24, encoder.shape[1])
+    row = gr.Interactions.of(np.eye(24)[[0]] + np.eye(24)[[3]])
+    reasons = model.explain([0, 3], 7)
+    assert reasons.score == pytest.approx(float(model.scores(row)[0, 7]), abs=1e-5)
+
+
+def test_interactions_nobody_has_are_no_problem():
+    x = X.copy()
+    x[:, 5] = 0
+    events = gr.Interactions.of(x)
+    for recipe in (*LOW_RANK, gr.LRR(4, l2=0), gr.LowRankDLAE(4, l2=0), gr.RegularizedPCA(24, l2=0)):
+        assert np.isfinite(recipe.fit(events).weights()).all()
+
+
+def test_kinds_with_an_induced_rank_take_none():
+    assert all(issubclass(kind, Induced) for kind in (gr.DropoutMF, gr.NuclearNormMF))
