@@ -10,6 +10,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -17,7 +18,7 @@ import gramian as gr
 from gramian.app.cli import NAMES, app, run
 from gramian.models import MODELS
 
-COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "datasets"]
+COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "ranks", "factors", "datasets"]
 
 
 @dataclass(frozen=True)
@@ -358,3 +359,49 @@ def test_tune_refuses_what_makes_no_sense(csv, words, message):
     done = gramian("tune", csv, *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def test_ranks_shows_and_draws_the_curve(csv, tmp_path):
+    picture = tmp_path / "ranks.svg"
+    words = ["ranks", csv, "--min-value", "rating=4", "--model", "lowrankedlae", "--model", "lrr", "--ranks", "2,8,16"]
+    shown = ok(*words, "--dropout", 0.2, "--out", picture)
+    assert shown.count("█") >= 6
+    assert "LowRankEDLAE(" in shown
+    assert picture.read_text().startswith("<?xml")
+    found = json.loads(ok(*words, "--json"))
+    assert [row["rank"] for row in found["models"][1]["ranks"]] == [2, 8, 16]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "ease"], "a recipe with a rank"),
+        (["--ranks", "a,b"], "a number"),
+        (["--ranks", "2.5"], "a whole number"),
+        (["--ranks", "100000"], "a rank of at most"),
+        (["--out", "curve.txt"], "ending in .svg"),
+        (["--split", "published"], "a split among"),
+    ],
+)
+def test_ranks_refuses_what_makes_no_sense(csv, words, message):
+    assert message in gramian("ranks", csv, *words).stderr
+
+
+def test_factors_are_written_for_vector_search(csv, model, tmp_path):
+    folder = tmp_path / "low"
+    ok("fit", csv, "--model", "lowrankedlae", "--rank", 8, "--title", "title", "--out", folder)
+    assert "× 8 factors" in ok("factors", folder, "--out", tmp_path / "factors.parquet")
+    table = pl.read_parquet(tmp_path / "factors.parquet")
+    fitted = gr.load(folder)
+    assert table.columns == ["item", "title", "encoder", "decoder"]
+    assert table["item"].to_list() == fitted.items
+    query = table["encoder"].to_numpy()[:3].sum(axis=0)
+    scores = table["decoder"].to_numpy() @ query
+    expected = fitted.recommend_for([fitted.items[:3]], k=5, exclude_seen=False)
+    assert [fitted.items[at] for at in scores.argsort()[::-1][:5]] == expected.items[0]
+    ok("factors", folder, "--out", tmp_path / "factors.npy")
+    stacked = np.load(tmp_path / "factors.npy", allow_pickle=False)
+    assert all((a == b).all() for a, b in zip(stacked, fitted.factors(), strict=True))
+    assert "a low-rank or factor model" in gramian("factors", model).stderr
+    assert ".parquet" in gramian("factors", folder, "--out", tmp_path / "factors.csv").stderr
+    assert "folder that is there" in gramian("factors", folder, "--out", tmp_path / "no" / "factors.npy").stderr

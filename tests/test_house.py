@@ -53,9 +53,9 @@ def test_importing_the_library_says_and_does_nothing():
 
 PUBLIC = {
     "ADMMEDLAE", "DEQL", "DLAE", "DebiasedEASE", "DropoutMF", "EASE", "EDLAE", "Explanation", "Gram", "Interactions",
-    "LRR", "LowRankDLAE", "LowRankEDLAE", "MODELS", "NuclearNormMF", "Popularity", "Recommendations", "Recommender",
-    "RegularizedPCA", "Report", "Search", "Split", "VLAE", "WLAE", "datasets", "equivalent", "errors", "evaluate",
-    "leave_one_user_out", "load", "read", "split", "tune",
+    "LRR", "LowRankDLAE", "LowRankEDLAE", "MODELS", "NuclearNormMF", "Popularity", "RankPath", "Recommendations",
+    "Recommender", "RegularizedPCA", "Report", "SLIM", "Search", "Split", "VLAE", "WLAE", "datasets", "equivalent",
+    "errors", "evaluate", "leave_one_user_out", "load", "rank_path", "read", "split", "tune",
 }  # fmt: skip
 
 
@@ -84,6 +84,7 @@ def test_public_names_are_these():
         (gr.WLAE, ["rank", "l2"]),
         (gr.VLAE, ["rank", "scale"]),
         (gr.NuclearNormMF, ["l2", "power"]),
+        (gr.SLIM, ["l1", "l2", "non_negative"]),
     ],
 )
 def test_recipes_take_what_the_contract_says(recipe, signature):

@@ -274,3 +274,64 @@ def test_heat_maps_need_two_settings():
     for pair in (("l2", "l2"), ("l2", "alpha")):
         with pytest.raises(gr.errors.InvalidInput, match="two settings among dropout, l2"):
             found.heat_map(*pair)
+
+
+# low rank
+
+
+def test_one_decomposition_serves_all_ranks_and_all_l2(monkeypatch):
+    from gramian.models import low_rank  # noqa: PLC0415
+
+    made, decompose = [], low_rank.top
+    monkeypatch.setattr(low_rank, "top", lambda operator, k, seed=0: made.append(k) or decompose(operator, k, seed))
+    found = gr.tune(gr.RegularizedPCA, SPLIT, {"rank": [2, 8, 20], "l2": [0, 1, 3]}, dtype="float64")
+    assert made == [20]
+    for recipe, value in values(found).items():
+        assert value == pytest.approx(gr.evaluate(recipe.fit(SPLIT.train, dtype="float64"), SPLIT)["ndcg@20"], abs=1e-9)
+    made.clear()
+    space = {"rank": [2, 8], "dropout": [0.2, 0.4], "l2": [10], "truncate": ["output", "weights"]}
+    found = gr.tune(gr.LowRankEDLAE, SPLIT, space)
+    assert made == [8] * 4
+    assert len(found.results) == 8
+
+
+def test_points_that_make_no_sense_are_left_out_and_named():
+    with pytest.warns(UserWarning, match="left out: expected l2 of RegularizedPCA to leave a factor"):
+        found = gr.tune(gr.RegularizedPCA, SPLIT, {"rank": 5, "l2": [1, 1e6]})
+    assert [r.recipe.l2 for r in found.results] == [1]
+    with pytest.warns(UserWarning, match="left out"), pytest.raises(gr.errors.InvalidInput, match="makes sense"):
+        gr.tune(gr.NuclearNormMF, SPLIT, {"l2": [1e6, 1e7]})
+
+
+def test_optuna_chooses_whole_ranks():
+    found = gr.tune(gr.LRR, SPLIT, {"rank": (2, 40), "l2": [10]}, trials=4)
+    assert all(isinstance(r.recipe.rank, int) and 2 <= r.recipe.rank <= 40 for r in found.results)
+
+
+def test_a_rank_path_is_the_model_at_each_rank():
+    path = gr.rank_path(gr.LowRankEDLAE(dropout=0.3, l2=10), [20, 4, 60], SPLIT, ["ndcg@20", "recall@5"], dtype="float64")
+    assert list(path.reports) == [4, 20, 60]
+    for rank, report in path.reports.items():
+        one = gr.evaluate(gr.LowRankEDLAE(rank, 0.3, 10).fit(SPLIT.train, dtype="float64"), SPLIT, ["ndcg@20", "recall@5"])
+        assert report.mean == pytest.approx(one.mean, abs=1e-9)
+    whole = gr.evaluate(gr.EDLAE(0.3, 10).fit(SPLIT.train), SPLIT)
+    assert path.reports[60]["ndcg@20"] == pytest.approx(whole["ndcg@20"], abs=1e-6)
+    assert path.frame().columns == ["rank", "ndcg@20", "recall@5", "ndcg@20 stderr", "recall@5 stderr"]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"recipe": gr.EASE()}, gr.errors.NotSupported, "a recipe with a rank"),
+        ({"recipe": gr.ADMMEDLAE()}, gr.errors.NotSupported, "a recipe with a rank"),
+        ({"ranks": []}, gr.errors.InvalidInput, "a list of ranks"),
+        ({"ranks": ["two"]}, gr.errors.InvalidInput, "a list of ranks"),
+        ({"ranks": [0]}, gr.errors.InvalidInput, "at least 1"),
+        ({"ranks": [61]}, gr.errors.InvalidInput, "a rank of at most 60"),
+        ({"split": EVENTS}, gr.errors.InvalidInput, "a Split"),
+    ],
+)
+def test_bad_rank_paths_are_refused(change, error, message):
+    request = {"recipe": gr.LRR(), "ranks": [2], "split": SPLIT} | change
+    with pytest.raises(error, match=message):
+        gr.rank_path(**request)

@@ -30,9 +30,12 @@ from gramian.models.low_rank import NuclearNormMF as NuclearNormMF
 from gramian.models.low_rank import RegularizedPCA as RegularizedPCA
 from gramian.models.popularity import Popularity as Popularity
 from gramian.models.recipe import equivalent as equivalent
+from gramian.models.slim import SLIM as SLIM
 from gramian.recommender import Explanation as Explanation
 from gramian.recommender import Recommendations as Recommendations
 from gramian.recommender import Recommender as Recommender
+from gramian.tuning.rank_path import RankPath as RankPath
+from gramian.tuning.rank_path import rank_path as rank_path
 from gramian.tuning.search import Search as Search
 from gramian.tuning.search import tune as tune
 

@@ -288,6 +288,27 @@ class Recommender:
         """The (user, item) or (encoder, decoder) factors, where the model has them."""
         return self.scorer.factors()
 
+    def factors_to(self, path: str | Path) -> None:
+        """Write the factors for vector search, to .parquet (item, title, encoder, decoder) or to .npy (the two, stacked).
+
+        The sum of the encoder rows of a history (times its weights) is its vector, and items score by its inner product
+        with their decoder rows. The rows of .npy are in the order of `model.items`.
+        """
+        encoder, decoder = self.factors()
+        file = Path(path)
+        if file.suffix == ".npy":
+            with store.appearing(file) as part, open(part, "wb") as out:
+                np.save(out, np.stack([encoder, decoder]), allow_pickle=False)
+            return
+        parquet_path(path)
+        ids = series("item", self.items)
+        if ids.dtype == pl.Object:
+            raise NotSupported("ids that parquet can hold (numbers, text, times)", "others", "Write .npy")
+        titles = [] if self.events.titles is None else [pl.Series("title", self.events.titles)]
+        vectors = [pl.Series(n, f, pl.Array(pl.Float32, f.shape[1])) for n, f in (("encoder", encoder), ("decoder", decoder))]
+        with store.appearing(file) as part:
+            pl.DataFrame([ids, *titles, *vectors]).write_parquet(part)
+
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of safetensors and JSON, atomically; `gr.load` reads it."""
         facts, arrays = self.scorer.save()

@@ -117,6 +117,19 @@ def require(condition: bool, what: str) -> None:
         raise DamagedFile(what, "something else", "Save it again")
 
 
+@contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """Where to write a file that appears at its path only when it is whole."""
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise InvalidInput("a name for a file in a folder that is there", repr(str(path)), "Choose another name")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def _replace(path: Path, fresh: Path) -> None:
     if not path.exists():
         os.rename(fresh, path)

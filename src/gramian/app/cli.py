@@ -18,7 +18,8 @@ import typer
 from typer.exceptions import TyperException
 
 from gramian.app import demo as demonstration
-from gramian.app.show import heat_maps, leaderboard, out, points, reasons, recommendations, status
+from gramian.app.plots import plots
+from gramian.app.show import curve, heat_maps, leaderboard, out, points, reasons, recommendations, status
 from gramian.app.trial import Measured, Trial, warm_up
 from gramian.data import datasets as registry
 from gramian.data import split as splits
@@ -31,9 +32,11 @@ from gramian.linalg.memory import readable
 from gramian.linalg.scratch import clear
 from gramian.linalg.threads import threads
 from gramian.models import MODELS, load
+from gramian.models.low_rank import Truncated
 from gramian.models.recipe import Recipe, short
 from gramian.recommender import Recommendations, Recommender
 from gramian.store import place
+from gramian.tuning.rank_path import rank_path
 from gramian.tuning.search import tune as search
 
 app = typer.Typer(
@@ -46,6 +49,7 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+RANKED = [name.lower() for name, recipe in MODELS.items() if issubclass(recipe, Truncated)]
 NAMES = {name.lower(): recipe for name, recipe in MODELS.items()}
 SETTINGS = {f.name: f for recipe in MODELS.values() for f in fields(recipe)}
 SPLITS: dict[str, Callable[[Interactions, int], splits.Split]] = {
@@ -365,6 +369,65 @@ def tune(
     )
 
 
+@app.command(epilog="Example: gramian ranks movielens --min-value 4 --model lowrankedlae --ranks 8,32,128 --out ranks.svg")
+@recipe_flags
+def ranks(
+    data: Data,
+    *,
+    model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(RANKED)}; repeat for more.")] = None,
+    at: Annotated[str, typer.Option("--ranks", help="The ranks to try.")] = "8,16,32,64,128,256",
+    metric: Annotated[str, typer.Option(help="What to show.")] = DEFAULT_METRICS[0],
+    split: Annotated[str, typer.Option(help=f"One of {', '.join(SPLITS)}.")] = "strong",
+    out_file: Annotated[Path | None, typer.Option("--out", help="Draw the curve to this file (.svg, .png, .pdf).")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
+    user: UserColumn = None,
+    item: ItemColumn = None,
+    value: ValueColumn = None,
+    min_value: MinValue = None,
+    time: TimeColumn = None,
+    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
+    n_threads: Threads = None,
+    as_json: AsJson = False,
+    settings: dict[str, Any],
+) -> None:
+    """Quality against rank, from one decomposition for each model."""
+    recipes = recipes_of(model or ["lowrankedlae"], settings)
+    wanted = [number(rank) for rank in at.split(",")]
+    require_split(split, "")
+    drawing = None if out_file is None else plots(out_file)
+    events = events_of(data, user, item, value, min_value, time, None)
+    parts = SPLITS[split](events.k_core(k_core) if k_core else events, seed)
+    with status("compiling kernels (the first run on a machine only)"):
+        warm_up()
+    paths = [rank_path(recipe, wanted, parts, [metric], n_threads=n_threads) for recipe in recipes]
+    if drawing:
+        drawing(paths, metric)
+    if as_json:
+        show_json({"metric": metric, "models": [p.recipe.to_json() | {"ranks": p.frame().to_dicts()} for p in paths]})
+        return
+    for found in paths:
+        out.print(curve(found, metric))
+    if out_file:
+        out.print(f"Drawn to {out_file}", markup=False)
+
+
+@app.command(epilog="Example: gramian factors my-model --out items.parquet")
+def factors(
+    model: Saved,
+    *,
+    out_file: Annotated[Path, typer.Option("--out", help="A name ending in .parquet or .npy.")] = Path("factors.parquet"),
+    as_json: AsJson = False,
+) -> None:
+    """Write the factors of a low-rank model, for vector search."""
+    fitted = load(model)
+    fitted.factors_to(out_file)
+    shape = fitted.factors()[1].shape
+    if as_json:
+        show_json({"file": str(out_file), "items": shape[0], "rank": shape[1]})
+        return
+    out.print(f"{shape[0]:,} items × {shape[1]} factors written to {out_file}", markup=False)
+
+
 @app.command(epilog="Example: gramian datasets")
 def datasets(*, as_json: AsJson = False) -> None:
     """The named data sets, and where to get those that are not bundled."""
@@ -419,8 +482,9 @@ def axis_of(text: str) -> tuple[str, Any]:
 
 
 def require_split(split: str, other: str) -> None:
-    if split not in (*SPLITS, other):
-        raise InvalidInput(f"a split among {', '.join(SPLITS)}, {other}", split, "Choose one of them")
+    known = [name for name in (*SPLITS, other) if name]
+    if split not in known:
+        raise InvalidInput(f"a split among {', '.join(known)}", split, "Choose one of them")
 
 
 def title_of(titles: Mapping[Any, str], item: Any) -> dict[str, str]:

@@ -16,6 +16,7 @@ from gramian.app.trial import Trial
 from gramian.linalg.memory import readable
 from gramian.models.recipe import short
 from gramian.recommender import Explanation, Recommendations
+from gramian.tuning.rank_path import RankPath
 from gramian.tuning.search import Search
 
 WIDEST = 16  # columns of a heat map
@@ -64,6 +65,21 @@ def reasons(explanation: Explanation, n: int = 3, width: int = 12) -> Text:
         rest = sum(list(explanation.values())[n:])
         text.append(f"      {'':<{width}} {rest:+.3f}  {len(explanation) - n:,} others together\n", style="dim")
     return text
+
+
+def curve(path: RankPath, metric: str, width: int = 40) -> Table:
+    """A bar for each rank, from the worst value to the best."""
+    values = {rank: report[metric] for rank, report in path.reports.items()}
+    low, high = min(values.values()), max(values.values())
+    table = Table(box=None, pad_edge=False, header_style="bold", title=Text(str(path.recipe)), title_justify="left")
+    table.add_column("rank", justify="right")
+    table.add_column(metric, justify="right")
+    table.add_column("")
+    for rank, value in values.items():
+        length = 1 + round((value - low) / (high - low or 1) * (width - 1))
+        error = path.reports[rank].stderr.get(metric)
+        table.add_row(str(rank), f"{value:.4f}" + (f" ±{error:.4f}" if error is not None else ""), "█" * length)
+    return table
 
 
 def points(search: Search, n: int = 10) -> Table:

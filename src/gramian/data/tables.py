@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from gramian.errors import InvalidInput
+from gramian.store import appearing
 
 USER_NAMES = ("user_id", "user", "userId", "uid")  # tried in this order when no column is named
 ITEM_NAMES = ("item_id", "item", "itemId", "iid")
@@ -130,18 +130,15 @@ def write_parquet(path: str | Path, tables: Iterator[pl.DataFrame]) -> None:
         yield from chain([first], tables)
 
     whole = Path(path)
-    part = whole.with_name(f"{whole.name}.{os.getpid()}.part")
     try:
-        register_io_source(source, schema=first.schema).sink_parquet(part)
-        part.replace(whole)
+        with appearing(whole) as part:
+            register_io_source(source, schema=first.schema).sink_parquet(part)
     except pl.exceptions.ComputeError as error:  # a full disk, say
         raise OSError(f"{whole} could not be written: {error}") from None
     except KeyboardInterrupt:
         with suppress(KeyboardInterrupt):
             time.sleep(0)  # polars has told of Ctrl-C before Python did: let Python's own come, or it comes below
         raise
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def parquet_path(path: str | Path) -> Path:

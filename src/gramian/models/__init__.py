@@ -16,13 +16,14 @@ from gramian.models.low_rank import (
 )
 from gramian.models.popularity import Popularity
 from gramian.models.recipe import Recipe
-from gramian.models.scorers import ItemWeights, LowRank, SameForAll
+from gramian.models.scorers import ItemWeights, LowRank, SameForAll, SparseWeights
+from gramian.models.slim import SLIM
 from gramian.recommender import Recommender, loaded
 
 FULL_RANK = (EASE, DLAE, EDLAE, DEQL, DebiasedEASE)
 LOW_RANK = (LRR, LowRankDLAE, LowRankEDLAE, ADMMEDLAE, RegularizedPCA, DropoutMF, WLAE, VLAE, NuclearNormMF)
-MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, *FULL_RANK, *LOW_RANK)}
-SCORERS = {s.name: s for s in (ItemWeights, LowRank, SameForAll)}
+MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, *FULL_RANK, *LOW_RANK, SLIM)}
+SCORERS = {s.name: s for s in (ItemWeights, LowRank, SparseWeights, SameForAll)}
 
 
 def load(path: str | Path) -> Recommender:

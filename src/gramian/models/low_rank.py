@@ -21,7 +21,7 @@ Neither is ever formed: C is multiplied through the sparse X, and P is the one m
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,11 +63,17 @@ class Truncated(Recipe):
         """The model, from a decomposition to its rank or more."""
 
     def scorer(self, events: Interactions, dtype: type) -> LowRank:
-        require_rank(self.rank, events)
-        return self.truncated(self.decompose(events, self.rank, dtype))
+        return self.truncated(decomposed([self], events, dtype))
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         return 8 * events.n_interactions + top_bytes(events.n_items, self.rank, np.dtype(dtype).itemsize)
+
+
+def decomposed(recipes: Sequence[Truncated], events: Interactions, dtype: type) -> Any:
+    """The decomposition that recipes share, to the highest rank of them."""
+    rank = max(recipe.rank for recipe in recipes)
+    require_rank(rank, events)
+    return recipes[0].decompose(events, rank, dtype)
 
 
 def require_rank(rank: int, events: Interactions) -> None:

@@ -107,6 +107,54 @@ class LowRank:
         return LowRank(encoder, decoder)
 
 
+class SparseWeights:
+    """A sparse W."""
+
+    name: ClassVar[str] = "sparse-weights"
+
+    def __init__(self, matrix: sp.csr_array) -> None:
+        self.matrix = matrix.astype(np.float32)
+        self.by_column = self.matrix.tocsc()
+
+    @property
+    def n_items(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+        for first in range(0, self.n_items, PANEL):
+            yield first, times(histories, self.by_column[:, first : first + PANEL].toarray())
+
+    def similar(self, item: int) -> np.ndarray:
+        """How much each item counts for this one and this one for it."""
+        return self.matrix[[item]].toarray()[0] + self.by_column[:, [item]].toarray()[:, 0]
+
+    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        return values * self.by_column[:, [item]].toarray()[history, 0].astype(np.float64)
+
+    def weights(self) -> np.ndarray:
+        n = self.n_items
+        require(4 * n * n, f"dense {n:,} × {n:,} weights", "Use model.scorer.matrix")
+        return self.matrix.toarray()
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        raise NotSupported("a low-rank or factor model", "an item-item model", "Use weights()")
+
+    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        matrix = self.matrix
+        arrays = {"indptr": matrix.indptr.astype(np.int64), "indices": matrix.indices.astype(np.int32), "data": matrix.data}
+        return {}, arrays
+
+    @staticmethod
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseWeights:
+        indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
+        n = len(indptr) - 1
+        sound = indptr[0] == 0 and indptr[-1] == len(indices) == len(data) and (np.diff(indptr) >= 0).all()
+        store.require(bool(sound), "a row of weights for every item")
+        store.require(len(indices) == 0 or (indices.min() >= 0 and indices.max() < n), "weights between known items")
+        store.require(bool(np.isfinite(data).all()), "finite weights")
+        return SparseWeights(sp.csr_array((data, indices, indptr), (n, n)))
+
+
 class SameForAll:
     """One score per item, whoever asks."""
 

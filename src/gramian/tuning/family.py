@@ -1,18 +1,21 @@
 """Fit many recipes on the same interactions, doing only once what they share: the Gram, an inverse, a product.
 
 Recipes whose penalty Λ = slope·s + ridge agrees, such as DEQL at any kept_weight, share an inverse and the product with it:
-they are one family. Families of one slope may share an eigendecomposition, where there are many ridges and few users.
+they are one family. Families of one slope may share an eigendecomposition, where there are many ridges and few users. Models of
+low rank share a decomposition, whatever their rank and how they shrink it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
 from gramian.data.interactions import Interactions
+from gramian.errors import InvalidInput
 from gramian.linalg.gram import Gram
 from gramian.linalg.inverse import TOLERANCE, drift
 from gramian.linalg.memory import available
@@ -20,8 +23,10 @@ from gramian.linalg.product import dense_panels, panels, times
 from gramian.linalg.spectral import Spectrum, pays, spectrum_bytes
 from gramian.linalg.symmetric import Symmetric
 from gramian.models.autoencoders import LinearAutoencoder, squares
+from gramian.models.low_rank import Truncated, decomposed
 from gramian.models.recipe import Recipe, precise
 from gramian.models.scorers import ItemWeights
+from gramian.recommender import Scorer
 
 
 @dataclass(frozen=True)
@@ -47,19 +52,31 @@ class Fits:
 
     def families(self, recipes: Sequence[Recipe]) -> Iterator[Family]:
         slopes: dict[float, dict[float, list[LinearAutoencoder]]] = {}
+        decompositions: dict[Hashable, list[Truncated]] = {}
         for recipe in recipes:
             if isinstance(recipe, LinearAutoencoder):
                 slopes.setdefault(recipe.slope, {}).setdefault(recipe.ridge, []).append(recipe)
+            elif isinstance(recipe, Truncated):
+                decompositions.setdefault(recipe.decomposition, []).append(recipe)
             else:
-                yield self.alone(recipe)
+                yield from self.alone(recipe, lambda recipe=recipe: recipe.scorer(self.train, self.dtype))  # type: ignore[misc]
+        for sharing in decompositions.values():
+            found = decomposed(sharing, self.train, self.dtype)
+            for member in sharing:
+                yield from self.alone(member, lambda member=member, found=found: member.truncated(found))  # type: ignore[misc]
         for ridges in slopes.values():
             spectrum = self.spectrum(ridges)
             for members in ridges.values():
                 yield self.by_inverse(members) if spectrum is None else self.by_spectrum(members, spectrum)
 
-    def alone(self, recipe: Recipe) -> Family:
-        scorer = recipe.scorer(self.train, self.dtype)
-        return Family([recipe], scorer.panels, np.ones((1, self.train.n_items), np.float32))
+    def alone(self, recipe: Recipe, fit: Callable[[], Scorer]) -> Iterator[Family]:
+        """A family of one, or of none where the recipe makes no sense for these interactions."""
+        try:
+            scorer = fit()
+        except InvalidInput as error:
+            warnings.warn(f"{recipe} is left out: {error}", stacklevel=2)
+            return
+        yield Family([recipe], scorer.panels, np.ones((1, self.train.n_items), np.float32))
 
     def by_inverse(self, members: Sequence[LinearAutoencoder]) -> Family:
         inverse = precise(lambda dtype: self.fitted(members[0], dtype), self.dtype).inverse

@@ -155,7 +155,9 @@ class Searching:
                 trial = chooser.ask()
                 recipes = points.suggested(trial)
                 self.judge_all(recipes, "trial")
-                chooser.tell(trial, max(self.journal.outcomes[self.key(recipe)].value for recipe in recipes))
+                known = self.journal.outcomes
+                values = [known[key].value for recipe in recipes if (key := self.key(recipe)) in known]
+                chooser.tell(trial, max(values, default=float("nan")))  # which Optuna takes as a failure
                 tried |= dict.fromkeys(recipes)
                 advance(1)
         return list(tried)
@@ -184,7 +186,10 @@ class Searching:
         return bool(difference.mean() + SURE * stderr(difference) < 0)
 
     def result(self, recipes: Sequence[Recipe]) -> Search:
-        found = [Result(recipe, *astuple(self.journal.outcomes[self.key(recipe)])) for recipe in recipes]
+        known = self.journal.outcomes
+        found = [Result(recipe, *astuple(known[key])) for recipe in recipes if (key := self.key(recipe)) in known]
+        if not found:
+            raise InvalidInput("a point that makes sense for these interactions", "none", "Choose other values")
         found.sort(key=lambda result: (result.n_users < self.judge.n_users, -result.value))
         return Search(self.judge.metric, self.judge.n_users, tuple(found))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import product
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,11 @@ class Space:
         free = {f.name for f in fields(self.kind) if f.metadata["free"]}
         axes: dict[str, Any] = {}
         for name, values in self.axes.items():
+            default = getattr(self.kind, name)
             if name in free:
                 axes[name] = values.points() if isinstance(values, Range) else values
+            elif isinstance(values, Range) and isinstance(default, int):
+                axes[name] = [trial.suggest_int(name, ceil(values.low), floor(values.high), log=values.log)]
             elif isinstance(values, Range):
                 axes[name] = [trial.suggest_float(name, values.low, values.high, log=values.log)]
             else:
