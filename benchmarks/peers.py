@@ -32,6 +32,7 @@ PEERS = {
 }
 COMPARISONS = (
     ("EASE fit", ("irspack", "rectools", "cornac", "recpack")),
+    ("SLIM fit", ("irspack",)),
     ("top 20", ("scipy", "irspack", "rectools")),
     ("top 20, factors", ("implicit",)),
     ("metrics", ("rectools",)),
@@ -131,6 +132,7 @@ def report(row: dict[str, Any]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="+", choices=PEERS, default=list(PEERS), metavar="PEER", help=", ".join(PEERS))
+    parser.add_argument("--jobs", nargs="+", choices=[job for job, _ in COMPARISONS], default=[job for job, _ in COMPARISONS])
     for name, default in (("items", 8_192), ("users", 50_000), ("interactions", 4_000_000), ("rounds", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
@@ -141,7 +143,7 @@ def main() -> None:
         size = run(sys.executable, "inputs.py", folder / "real", given.users, given.items, given.interactions)
         print(f"{size} on {CORES} cores, best of {given.rounds}")
         print(" | ".join(f"{name:<{width}}" for name, width in WIDTHS.items()), "| answers", flush=True)
-        for job, peer in [(job, peer) for job, peers in COMPARISONS for peer in peers if peer in pythons]:
+        for job, peer in [(j, p) for j, peers in COMPARISONS for p in peers if p in pythons and j in given.jobs]:
             scale = size["users"] / size["sample"] if (job, peer) in SAMPLED else 1.0
             try:
                 row = compare(job, peer, pythons[peer], folder, given.rounds, scale)

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import numpy as np
-from worker import L2, SCORED, Job, K, main, matrix
+from worker import L1, L2, SCORED, Job, K, main, matrix
 
 import gramian as gr
 from gramian.evaluation.metrics import METRICS, Lists, find_hits
@@ -18,9 +18,9 @@ def factor_model(data: Path) -> Recommender:
     return Recommender(scorer, gr.EASE(L2), events(data, "train"))
 
 
-def fit(data: Path) -> Job:
+def fit(recipe: gr.EASE | gr.SLIM, data: Path) -> Job:
     train = events(data, "train")
-    return lambda: gr.EASE(L2).fit(train), lambda model: model.scores(train.take(np.arange(SCORED)))
+    return lambda: recipe.fit(train), lambda model: model.scores(train.take(np.arange(SCORED)))
 
 
 def top_k(model: Recommender) -> Job:
@@ -51,7 +51,8 @@ def evaluate(model: Recommender, data: Path) -> Job:
 
 main(
     {
-        "EASE fit": fit,
+        "EASE fit": lambda data: fit(gr.EASE(L2), data),
+        "SLIM fit": lambda data: fit(gr.SLIM(L1, L2), data),
         "top 20": lambda data: top_k(gr.load(data / "model")),
         "top 20, factors": lambda data: top_k(factor_model(data)),
         "metrics": metrics,

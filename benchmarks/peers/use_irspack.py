@@ -2,9 +2,9 @@ from pathlib import Path
 
 import numpy as np
 from irspack.evaluation import Evaluator
-from irspack.recommenders import DenseSLIMRecommender
+from irspack.recommenders import DenseSLIMRecommender, SLIMRecommender
 from irspack.utils import IDMapper
-from worker import L2, SCORED, Job, K, main, matrix
+from worker import L1, L2, SCORED, Job, K, main, matrix
 
 
 def fitted(data: Path, name: str) -> DenseSLIMRecommender:
@@ -17,6 +17,13 @@ def fitted(data: Path, name: str) -> DenseSLIMRecommender:
 def fit(data: Path) -> Job:
     train = matrix(data, "train")
     return lambda: DenseSLIMRecommender(train, reg=L2).learn(), lambda model: model.get_score(np.arange(SCORED))
+
+
+def slim(data: Path) -> Job:
+    """Its penalties are shares of a sum, and multiplied by the number of users."""
+    train = matrix(data, "train")
+    how = {"alpha": (L1 + L2) / train.shape[0], "l1_ratio": L1 / (L1 + L2), "positive_only": True}
+    return lambda: SLIMRecommender(train, **how).learn(), lambda model: model.get_score(np.arange(SCORED))
 
 
 def top_k(data: Path) -> Job:
@@ -38,4 +45,4 @@ def evaluate(data: Path) -> Job:
     )
 
 
-main({"EASE fit": fit, "top 20": top_k, "evaluation": evaluate})
+main({"EASE fit": fit, "SLIM fit": slim, "top 20": top_k, "evaluation": evaluate})

@@ -24,7 +24,7 @@ from gramian.progress import bar
 
 ITEMS = 2_048  # solved at once
 FIRST, MOST = 64, 512  # coordinates that may join in a round
-JOIN = 1e-3  # what a coordinate must promise: this share of the item's own size
+JOIN = 1e-4  # what a coordinate must promise: this share of the item's own size
 STILL = 1e-5  # change of a coordinate, relative to that size, at which a set is solved
 
 
