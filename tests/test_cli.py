@@ -405,3 +405,24 @@ def test_factors_are_written_for_vector_search(csv, model, tmp_path):
     assert "a low-rank or factor model" in gramian("factors", model).stderr
     assert ".parquet" in gramian("factors", folder, "--out", tmp_path / "factors.csv").stderr
     assert "folder that is there" in gramian("factors", folder, "--out", tmp_path / "no" / "factors.npy").stderr
+
+
+def test_small_things_a_person_may_type(csv, model, tmp_path):
+    assert "--rank" in gramian("ranks", csv, "--rank", 5).stderr
+    assert "folder that is there" in gramian("ranks", csv, "--out", tmp_path / "no" / "x.svg").stderr
+    assert gramian("explain", model, 1, "--history", 2, "-k", 0).returncode == 2
+    words = [
+        "tune",
+        csv,
+        "--k-core",
+        60,
+        "--model",
+        "slim",
+        "--space",
+        "non-negative=false",
+        "--space",
+        "l1=30",
+        "--space",
+        "l2=100",
+    ]
+    assert "--model slim --l1 30 --l2 100 --no-non-negative" in ok(*words)

@@ -69,10 +69,10 @@ def test_the_best_few_are_certified_or_more_are_worked_out(recipe, monkeypatch):
     calls = []
     original = leave_out.certified
 
-    def watched(inverse, s, families, users, known, k, n_best):
+    def watched(inverse, s, alone, families, users, known, k, n_best):
         n_best = k if not calls else n_best
         calls.append(n_best)
-        return original(inverse, s, families, users, known, k, n_best)
+        return original(inverse, s, alone, families, users, known, k, n_best)
 
     monkeypatch.setattr(leave_out, "certified", watched)
     found = gr.leave_one_user_out(recipe, events, ["ndcg@3"], dtype="float64").per_user["ndcg@3"]
@@ -117,3 +117,32 @@ def test_bad_requests_are_refused():
         gr.leave_one_user_out(gr.EASE(), events.frame())
     with pytest.raises(gr.errors.InvalidInput, match="two items"):
         gr.leave_one_user_out(gr.EASE(), gr.Interactions.of(np.eye(3)))
+
+
+@pytest.mark.parametrize("dropout", [0.5, 0.9])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_user_who_outweighs_all_others_is_left_out_exactly(dropout, seed):
+    """Then the series does not converge, the bound is of no use, and candidates at the end of the list matter."""
+    rng = np.random.default_rng(seed)
+    x = (rng.random((60, 50)) < 0.15) * rng.integers(1, 3, (60, 50)).astype(float)
+    x[7] = (rng.random(50) < 0.6) * rng.integers(2, 32, 50)
+    x[:3, 49] = 1
+    x[7, 49] = 30_000 if seed == 0 else 5  # others have it too, however little
+    events = gr.Interactions.of(x)
+    recipe = gr.EDLAE(dropout=dropout, l2=1)
+    user = events.take(np.array([7]))
+    is_target = targets(user, np.array([7]), 0.6, 0)
+    train = events.take(np.setdiff1d(np.arange(60), [7]))
+    split = gr.Split(train, user.keep(~is_target), user.keep(is_target))
+    metrics = ["recall@2", "ndcg@3", "ndcg@20"]
+    expected = gr.evaluate(recipe.fit(train, dtype="float64"), split, metrics).mean
+    found = gr.leave_one_user_out(recipe, events, metrics, fold_in=0.4, users=[7], dtype="float64")
+    assert found.mean == pytest.approx(expected, abs=1e-6)
+
+
+def test_what_nothing_would_hold_is_refused():
+    with pytest.raises(gr.errors.InvalidInput, match="l2 above 0"):
+        gr.leave_one_user_out(gr.EASE(l2=0), data())
+    weighted = gr.Interactions.of(data().matrix * np.float32(2))
+    with pytest.raises(gr.errors.InvalidInput, match="0/1 interactions"):
+        gr.leave_one_user_out(gr.DebiasedEASE(), weighted)

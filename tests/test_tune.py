@@ -112,13 +112,14 @@ def test_a_decomposition_that_is_too_coarse_is_not_used(inverses, monkeypatch):
     assert inverses
 
 
-def test_a_singular_gram_is_refused_by_the_path_and_by_the_inverse(inverses, monkeypatch):
+def test_a_singular_gram_is_left_to_the_inverse_and_then_left_out(inverses, monkeypatch):
     x = np.random.default_rng(0).random((40, 10)) < 0.4
     split = gr.split.strong(gr.Interactions.of(np.hstack([x, x]) * 1), validation_users=0, test_users=5)  # every item twice
     monkeypatch.setattr(family, "pays", lambda *_: True)
-    with pytest.raises(gr.errors.Inaccurate):
-        gr.tune(gr.EASE, split, {"l2": [0, 1]}, dtype="float64")
+    with pytest.warns(UserWarning, match="left out: expected"):
+        found = gr.tune(gr.EASE, split, {"l2": [0, 1]}, dtype="float64")
     assert inverses
+    assert [r.recipe.l2 for r in found.results] == [1]
 
 
 def test_a_killed_search_goes_on_where_it_was(tmp_path, inverses, monkeypatch):
@@ -244,7 +245,7 @@ def test_results_as_a_table_and_as_a_heat_map():
         ({"space": {"lambda": [1]}}, "settings of EASE"),
         ({"space": {"l2": []}}, "at least one value for l2"),
         ({"space": {"l2": [-1]}}, "at least 0"),
-        ({"space": {"l2": "10"}}, "a list of values for l2"),
+        ({"space": {"l2": "10"}}, "l2 of EASE to be a number"),
         ({"space": {"l2": None}}, "a list of values for l2"),
         ({"space": {"l2": (1, 100)}}, "trials=30"),
         ({"space": {"l2": (100, 1)}, "trials": 3}, "lower end first"),
@@ -324,6 +325,7 @@ def test_a_rank_path_is_the_model_at_each_rank():
     [
         ({"recipe": gr.EASE()}, gr.errors.NotSupported, "a recipe with a rank"),
         ({"recipe": gr.ADMMEDLAE()}, gr.errors.NotSupported, "a recipe with a rank"),
+        ({"ranks": 4}, gr.errors.InvalidInput, "a list of ranks"),
         ({"ranks": []}, gr.errors.InvalidInput, "a list of ranks"),
         ({"ranks": ["two"]}, gr.errors.InvalidInput, "a list of ranks"),
         ({"ranks": [0]}, gr.errors.InvalidInput, "at least 1"),
@@ -335,3 +337,52 @@ def test_bad_rank_paths_are_refused(change, error, message):
     request = {"recipe": gr.LRR(), "ranks": [2], "split": SPLIT} | change
     with pytest.raises(error, match=message):
         gr.rank_path(**request)
+
+
+def test_ranks_that_are_too_high_are_left_out():
+    with pytest.warns(UserWarning, match="a rank of at most 60"):
+        found = gr.tune(gr.LRR, SPLIT, {"rank": [4, 100], "l2": [10]})
+    assert [r.recipe.rank for r in found.results] == [4]
+
+
+def test_one_number_for_each_factor_and_single_words_can_be_searched():
+    found = gr.tune(gr.LRR, SPLIT, {"rank": 3, "l2": [(1, 2, 3), (3, 2, 1)]})
+    assert {r.recipe.l2 for r in found.results} == {(1, 2, 3), (3, 2, 1)}
+    assert (
+        gr.tune(gr.LowRankEDLAE, SPLIT, {"rank": 3, "truncate": "weights", "l2": 5, "dropout": 0.2}).recipe.truncate
+        == "weights"
+    )
+
+
+def test_a_point_given_up_is_judged_again_by_a_search_without_what_beat_it(tmp_path, monkeypatch):
+    events, path = clustered(2_000, 200, 20_000), tmp_path / "journal.jsonl"
+    monkeypatch.setattr(judge, "FIRST", 200)
+    first = gr.tune(gr.EASE, events, {"l2": [100, 1500]}, journal=path)
+    assert {r.recipe.l2: r.n_users < first.n_users for r in first.results} == {100: False, 1500: True}
+    again = gr.tune(gr.EASE, events, {"l2": [100, 1500]}, journal=path)
+    assert again == first
+    second = gr.tune(gr.EASE, events, {"l2": [1500, 1e6]}, journal=path)
+    assert second.recipe.l2 == gr.tune(gr.EASE, events, {"l2": [1500, 1e6]}).recipe.l2 == 1500
+
+
+@pytest.mark.parametrize("content", ['{"a": 1}', "user,item\n1,2\n3,4"])
+def test_a_file_that_is_no_journal_is_left_as_it_is(tmp_path, content):
+    path = tmp_path / "precious.json"
+    path.write_text(content)
+    with pytest.raises(gr.errors.DamagedFile, match="name another file"):
+        gr.tune(gr.EASE, SPLIT, {"l2": [5]}, journal=path)
+    assert path.read_text() == content
+
+
+def test_debiased_models_refuse_weights_in_a_search_too():
+    weighted = gr.Interactions.of(EVENTS.matrix * np.float32(2))
+    for data in (weighted, gr.split.strong(weighted, validation_users=0, test_users=9)):
+        with pytest.raises(gr.errors.InvalidInput, match="0/1 interactions"):
+            gr.tune(gr.DebiasedEASE, data, {"l2": [5], "alpha": [0.1]})
+
+
+def test_one_gram_serves_slim_too(monkeypatch):
+    made, of = [], family.Gram.of
+    monkeypatch.setattr(family.Gram, "of", lambda *args: made.append(args) or of(*args))
+    gr.tune(gr.SLIM, SPLIT, {"l1": [1, 3], "l2": [5, 10]})
+    assert len(made) == 1

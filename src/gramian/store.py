@@ -107,7 +107,7 @@ def damage_in(path: str | Path) -> Iterator[None]:
         yield
     except DamagedFile:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         reason = f"{type(error).__name__} in its content: {error}"
         raise DamagedFile(f"a sound saved folder at {path}", reason, "Save it again with this version of gramian") from None
 

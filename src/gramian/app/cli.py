@@ -33,7 +33,7 @@ from gramian.linalg.scratch import clear
 from gramian.linalg.threads import threads
 from gramian.models import MODELS, load
 from gramian.models.low_rank import Truncated
-from gramian.models.recipe import Recipe, short
+from gramian.models.recipe import Recipe
 from gramian.recommender import Recommendations, Recommender
 from gramian.store import place
 from gramian.tuning.rank_path import rank_path
@@ -73,7 +73,7 @@ MinValue = Annotated[
 TimeColumn = Annotated[str | None, typer.Option("--time", help="Column of times.")]
 TitleColumn = Annotated[str | None, typer.Option("--title", help="Column of item titles.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-K = Annotated[int, typer.Option("-k", help="How many items.")]
+K = Annotated[int, typer.Option("-k", help="How many items.", min=1)]
 
 
 def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -350,7 +350,8 @@ def tune(
         warm_up()
     how: dict[str, Any] = {"trials": trials, "journal": journal, "seed": seed, "n_threads": n_threads}
     found = search(kind, parts.validation if parts and parts.validation else events, axes, metric, **how)
-    tested = None if parts is None else Trial.of(found.recipe, parts, (metric,)).report
+    with threads(n_threads):
+        tested = None if parts is None else Trial.of(found.recipe, parts, (metric,)).report
     if as_json:
         rows = [r.recipe.to_json() | {"value": r.value, "stderr": r.stderr, "users": r.n_users} for r in found.results]
         test = None if tested is None else {"value": tested[metric], "stderr": tested.stderr[metric]}
@@ -363,10 +364,8 @@ def tune(
         out.print(picture)
     if tested is not None:
         out.print(f"\nThe best on the test part: {metric} {tested[metric]:.4f} ±{tested.stderr[metric]:.4f}")
-    chosen = (f"{flag(n)} {short(v)}" if v is not True else flag(n) for n, v in asdict(found.recipe).items() if v is not False)
-    out.print(
-        f"Next, with the same columns: gramian fit {data} --model {model} {' '.join(chosen)}", markup=False, soft_wrap=True
-    )
+    chosen = " ".join(option(name, value) for name, value in asdict(found.recipe).items())
+    out.print(f"Next, with the same columns: gramian fit {data} --model {model} {chosen}", markup=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: gramian ranks movielens --min-value 4 --model lowrankedlae --ranks 8,32,128 --out ranks.svg")
@@ -391,6 +390,7 @@ def ranks(
     settings: dict[str, Any],
 ) -> None:
     """Quality against rank, from one decomposition for each model."""
+    refuse("--ranks", {"--rank": settings.get("rank")})
     recipes = recipes_of(model or ["lowrankedlae"], settings)
     wanted = [number(rank) for rank in at.split(",")]
     require_split(split, "")
@@ -495,6 +495,13 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def option(name: str, value: Any) -> str:
+    """A setting as it is typed."""
+    if isinstance(value, bool):
+        return flag(name) if value else flag("no_" + name)
+    return f"{flag(name)} {value:g}" if isinstance(value, float) and value == float(f"{value:g}") else f"{flag(name)} {value}"
+
+
 def refuse(where: str, given: dict[str, Any]) -> None:
     """Options that would be ignored are an error."""
     for name, value in given.items():
@@ -575,7 +582,16 @@ def listed(result: Recommendations, row: int) -> dict[str, Any]:
 
 
 def show_json(value: Any) -> None:
-    print(json.dumps(value, default=str))
+    print(json.dumps(without_nan(value), default=str, allow_nan=False))
+
+
+def without_nan(value: Any) -> Any:
+    """The same with None for NaN, which is no JSON."""
+    if isinstance(value, Mapping):
+        return {key: without_nan(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(part) for part in value]
+    return None if isinstance(value, float) and value != value else value
 
 
 def run() -> None:

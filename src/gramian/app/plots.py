@@ -14,8 +14,9 @@ FORMATS = (".svg", ".png", ".pdf")
 
 def plots(file: Path) -> Callable[[Sequence[RankPath], str], None]:
     """What draws quality against rank to a file. That it can is checked before any work is done."""
-    if file.suffix not in FORMATS:
-        raise InvalidInput(f"a picture's name, ending in {', '.join(FORMATS)}", str(file), "Choose another name")
+    if file.suffix not in FORMATS or not file.absolute().parent.is_dir():
+        wanted = f"a picture's name, ending in {', '.join(FORMATS)}, in a folder that is there"
+        raise InvalidInput(wanted, str(file), "Choose another name")
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
@@ -27,7 +28,7 @@ def plots(file: Path) -> Callable[[Sequence[RankPath], str], None]:
         for path in paths:
             frame = path.frame()
             errors = frame[f"{metric} stderr"] if f"{metric} stderr" in frame.columns else None
-            axes.errorbar(frame["rank"], frame[metric], errors, marker="o", capsize=2, label=str(path.recipe))
+            axes.errorbar(frame["rank"], frame[metric], errors, marker="o", capsize=2, label=path.name)
         axes.set_xscale("log", base=2)
         axes.set_xticks([int(rank) for rank in paths[0].reports], [str(rank) for rank in paths[0].reports])
         axes.set_xlabel("rank")

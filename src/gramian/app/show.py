@@ -71,7 +71,7 @@ def curve(path: RankPath, metric: str, width: int = 40) -> Table:
     """A bar for each rank, from the worst value to the best."""
     values = {rank: report[metric] for rank, report in path.reports.items()}
     low, high = min(values.values()), max(values.values())
-    table = Table(box=None, pad_edge=False, header_style="bold", title=Text(str(path.recipe)), title_justify="left")
+    table = Table(box=None, pad_edge=False, header_style="bold", title=Text(path.name), title_justify="left")
     table.add_column("rank", justify="right")
     table.add_column(metric, justify="right")
     table.add_column("")

@@ -72,7 +72,10 @@ class LeftOut:
 
     def lists(self, recipes: Sequence[LinearAutoencoder], inverse: Symmetric, k: int, rows: np.ndarray) -> np.ndarray:
         """The top k columns for these of the users, from the inverse that the recipes share, fitted on everybody."""
-        families = [family(recipe) for recipe in recipes]
+        families, alone = [family(recipe) for recipe in recipes], self.events.popularity == 1
+        if recipes[0].ridge == 0 and alone[self.users.matrix.indices].any():
+            one = "an item that a single user has: without that user nothing holds it"
+            raise InvalidInput("l2 above 0", one, "Raise l2, or leave such items out with events.k_core")
         users = self.users.matrix[rows]
         known = self.known[rows].data > 0
         columns = np.empty((len(recipes), len(rows), k), np.int32)
@@ -80,7 +83,7 @@ class LeftOut:
             for start in range(0, len(rows), BLOCK):
                 some = users[start : start + BLOCK]
                 entries = slice(users.indptr[start], users.indptr[start] + some.nnz)
-                found = lists_without_self(inverse, self.squares, families, some, known[entries], k)
+                found = lists_without_self(inverse, self.squares, alone, families, some, known[entries], k)
                 columns[:, start : start + BLOCK] = found
                 advance(some.shape[0])
         return columns
@@ -110,7 +113,7 @@ def leave_one_user_out(
     a sample. The lists are exactly those of the models fitted anew.
     """
     require_interactions(events)
-    canonical, parsed = left_out_recipe(recipe), hit_metrics(metrics)
+    canonical, parsed = left_out_recipe(recipe, events), hit_metrics(metrics)
     left_out = LeftOut.of(events, fold_in, seed, users)
     k = min(max(k for _, k in parsed.values()), events.n_items)
     rows = np.arange(left_out.users.n_users)
@@ -121,11 +124,12 @@ def leave_one_user_out(
     return Report(per_user, {}, left_out.users.users.tolist(), left_out.fingerprint, tuple(parsed))
 
 
-def left_out_recipe(recipe: Recipe) -> LinearAutoencoder:
+def left_out_recipe(recipe: Recipe, events: Interactions) -> LinearAutoencoder:
     """The canonical form of a recipe that a user can be taken out of."""
     canonical = recipe.canonical() if isinstance(recipe, Recipe) else recipe
-    if not isinstance(canonical, LinearAutoencoder):
+    if not (isinstance(recipe, LinearAutoencoder) and isinstance(canonical, LinearAutoencoder)):
         raise NotSupported("a full-rank linear autoencoder", type(recipe).__name__, "Evaluate it on a split")
+    recipe.require_binary(events.is_binary)
     return canonical
 
 

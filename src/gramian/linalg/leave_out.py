@@ -35,7 +35,6 @@ from gramian.linalg.symmetric import PANEL, Symmetric, block_start
 from gramian.linalg.threads import BLAS
 from gramian.linalg.topk import Best, worse
 
-NOBODY = 1e-9  # share of an item's s below which nobody but the user has it: related to nothing, it scores exactly 0
 SMALL = 0.3  # ε up to which the series is summed; above it a system is solved
 TILE = 32  # rows and columns mirrored at once
 ENOUGH = 1e-12  # the term, relative to the first, at which the series ends
@@ -54,24 +53,38 @@ class Family:
 
 
 def lists_without_self(
-    inverse: Symmetric, s: np.ndarray, families: Sequence[Family], users: sp.csr_array, known: np.ndarray, k: int
+    inverse: Symmetric,
+    s: np.ndarray,
+    alone: np.ndarray,
+    families: Sequence[Family],
+    users: sp.csr_array,
+    known: np.ndarray,
+    k: int,
 ) -> np.ndarray:
     """The top k columns for each user's known entries (a mask over users.data), by models fitted without that user.
 
+    `alone` says which items a single user has: without that user they are related to nothing, and score exactly 0.
     Families of one slope share all but the last step: families × users × k.
     """
     columns = np.full((len(families), users.shape[0], k), -1, np.int32)
     todo, n_best = np.arange(users.shape[0]), min(k + 1, inverse.n)
     mask = sp.csr_array((known.astype(np.float32), users.indices, users.indptr), users.shape)
     while len(todo):
-        found, certain = certified(inverse, s, families, users[todo], mask[todo].data > 0, k, n_best)
+        found, certain = certified(inverse, s, alone, families, users[todo], mask[todo].data > 0, k, n_best)
         columns[:, todo[certain]] = found[:, certain]
         todo, n_best = todo[~certain], min(4 * n_best, inverse.n)
     return columns
 
 
 def certified(
-    inverse: Symmetric, s: np.ndarray, families: Sequence[Family], users: sp.csr_array, known: np.ndarray, k: int, n_best: int
+    inverse: Symmetric,
+    s: np.ndarray,
+    alone: np.ndarray,
+    families: Sequence[Family],
+    users: sp.csr_array,
+    known: np.ndarray,
+    k: int,
+    n_best: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The top k, by the best n_best, and whether they are certain."""
     touched, compact = np.unique(users.indices, return_inverse=True)
@@ -93,7 +106,7 @@ def certified(
     error = np.zeros((len(families), users.shape[0]))
     for first in range(0, inverse.n, PANEL):
         pack(packed, touched, first, *stored, one, zero)
-        score(sums, error, indptr, compact, users.indices, x, packed, v_, w_, delta_, rest, p_ii, s, first, constants)
+        score(sums, error, indptr, compact, users.indices, x, packed, v_, w_, delta_, rest, p_ii, s, alone, first, constants)
         for best, panel in zip(bests, sums, strict=True):
             best.push(panel[:, : inverse.n - first], first)
     out, certain = np.empty((len(families), users.shape[0], k), np.int32), np.ones(users.shape[0], np.bool_)
@@ -107,9 +120,11 @@ def certified(
         sure = (wrong == 0) | ((wrong < 1) & (n_best > k) & (apart | (columns[:, 1:] < 0)).all(axis=1))
         doubt = np.flatnonzero(~sure)
         if n_best > k + 1 or n_best == inverse.n:
-            with BLAS.limited(1):
-                least = settle(found, doubt, columns, indptr, users.indices, x, v, w, delta, rest, off, p_ii, s, own, *stored)
             has_all = (columns[doubt, -1] < 0) | (n_best == inverse.n)  # a list that is not full has every item there is
+            with BLAS.limited(1):
+                least = settle(
+                    found, doubt, columns, indptr, users.indices, x, v, w, delta, rest, off, p_ii, s, alone, own, *stored
+                )
             beaten = (wrong[doubt] < 1) & (least >= (scores + margin)[doubt, -1])
             sure[doubt[has_all | beaten]] = True
         certain &= sure
@@ -223,7 +238,7 @@ def spread(s, d, constants):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True, fastmath={"contract"})
-def score(sums, error, indptr, compact, columns, x, packed, v, w, delta, rest, p_ii, s, first, constants):  # type: ignore[no-untyped-def]
+def score(sums, error, indptr, compact, columns, x, packed, v, w, delta, rest, p_ii, s, alone, first, constants):  # type: ignore[no-untyped-def]
     width = min(PANEL, len(s) - first)
     for u in prange(len(indptr) - 1):
         z, t, q = np.zeros(PANEL, sums.dtype), np.zeros(PANEL, sums.dtype), np.zeros(PANEL, sums.dtype)
@@ -255,10 +270,10 @@ def score(sums, error, indptr, compact, columns, x, packed, v, w, delta, rest, p
                 c = columns[p] - first
                 if c >= PANEL:
                     break
-                less = s[columns[p]] - x[p] * x[p]
-                if less <= NOBODY * s[columns[p]]:
+                if alone[columns[p]]:
                     sums[r, u, c] = 0
                     continue
+                less = s[columns[p]] - x[p] * x[p]
                 sums[r, u, c] = -z[c] * factor(less, d[c], own)
                 error[r, u] = max(error[r, u], q[c] / d[c] * spread(less, d[c], own))
 
@@ -269,7 +284,7 @@ def entry(i, j, buffer, n, block):  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True)
-def settle(out, users, columns, indptr, items, x, v, w, delta, rest, off, p_ii, s, constants, buffer, n, block):  # type: ignore[no-untyped-def]
+def settle(out, users, columns, indptr, items, x, v, w, delta, rest, off, p_ii, s, alone, constants, buffer, n, block):  # type: ignore[no-untyped-def]
     # the exact scores of these users' best columns, the top of them in order, and the least score among these
     wanted = out.shape[1]
     least = np.full(len(users), -np.inf)
@@ -288,15 +303,16 @@ def settle(out, users, columns, indptr, items, x, v, w, delta, rest, off, p_ii, 
         scores = np.empty(n_best)
         for c in range(n_best):
             i = columns[u, c]
-            count = s[i]
+            count, nobody = s[i], False
             z = t = 0.0
             for a in range(k):
                 z += v[first + a] * near[a, c]
                 t += w[first + a] * near[a, c]
                 if items[first + a] == i:
                     count -= x[first + a] * x[first + a]
+                    nobody = alone[i]
             d = p_ii[i] + rest[u] * t * t + np.sum(near[:, c] * image[:, c])
-            scores[c] = -z * factor(count, d, constants) if count > NOBODY * s[i] else 0.0
+            scores[c] = 0.0 if nobody else -z * factor(count, d, constants)
         for place in range(wanted):
             best = -1
             for c in range(n_best):

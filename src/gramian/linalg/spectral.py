@@ -21,6 +21,7 @@ from gramian.linalg.symmetric import Symmetric
 from gramian.progress import bar
 
 ROWS = 1024  # of Q at once
+STRIP = 256  # columns of a dense operator at once
 
 # Measured on this kind of work, in units of one n × n inverse: a decomposition, and scoring n users by a dense product.
 DECOMPOSITION, DENSE_SCORING = 7.0, 1.4
@@ -28,7 +29,6 @@ DECOMPOSITION, DENSE_SCORING = 7.0, 1.4
 SMALL = 1_500  # items up to which LAPACK is quick anyway
 LARGE_SHARE = 0.15  # of all eigenpairs, from which LAPACK is quicker
 WIDEST = 64  # vectors multiplied at once
-SPENT = 1e-5  # of the operator's size, below which what is left outside the space is rounding
 ACCURACY = 1e-3  # residual of an eigenpair, relative to its eigenvalue
 
 
@@ -65,13 +65,17 @@ def top(operator: Operator, k: int, seed: int = 0) -> Top:
 
 def top_bytes(n: int, k: int, itemsize: int) -> int:
     """About the peak memory of `top`, beside the operator."""
-    return spectrum_bytes(n, itemsize) if n <= SMALL or k > LARGE_SHARE * n else n * 4 * (k + WIDEST) * itemsize
+    return spectrum_bytes(n, itemsize) if n <= SMALL or k > LARGE_SHARE * n else 6 * n * (k + 3 * WIDEST) * itemsize
 
 
 def by_lapack(operator: Operator, k: int) -> Top:
     n = operator.n
     require(spectrum_bytes(n, operator.dtype.itemsize), f"a decomposition of {n:,} items", "Choose a lower rank")
-    dense = np.asfortranarray(operator @ np.eye(n, dtype=operator.dtype))
+    dense = np.empty((n, n), operator.dtype, order="F")
+    for first in range(0, n, STRIP):
+        strip = np.zeros((n, min(STRIP, n - first)), operator.dtype)
+        strip[np.arange(first, first + strip.shape[1]), np.arange(strip.shape[1])] = 1
+        dense[:, first : first + STRIP] = operator @ strip
     values, vectors = eigh(dense, driver="evr", subset_by_index=(n - k, n - 1), overwrite_a=True, check_finite=False)
     return Top(np.maximum(values[::-1], 0), np.ascontiguousarray(vectors[:, ::-1]))
 
@@ -97,9 +101,8 @@ def by_lanczos(operator: Operator, k: int, seed: int) -> Top | None:
                 projected[:size, newest] += overlap
                 image -= known @ overlap
             following, coupling = orthonormal(image)
-            if np.abs(np.diag(coupling)).min() < SPENT * np.abs(projected[0, 0]):  # the space is spent: go on with anything new
-                following = orthonormal(following - known @ (known.T @ following))[0]
-            basis[:, size : size + width] = following
+            following -= known @ (known.T @ following)  # what rounding left, where the image was nearly all in the space
+            basis[:, size : size + width] = orthonormal(following)[0]
             advance(width)
             if size < min(look, limit):
                 continue
@@ -124,8 +127,8 @@ def pays(n_ridges: int, n_users: float, n: int) -> bool:
 
 
 def spectrum_bytes(n: int, itemsize: int) -> int:
-    """The peak memory of a decomposition: the matrix and LAPACK's workspace of two more."""
-    return 3 * n * n * itemsize
+    """The peak memory of a decomposition: the matrix, LAPACK's workspace of two more, and the eigenvectors by rows."""
+    return 4 * n * n * itemsize
 
 
 @dataclass(frozen=True)

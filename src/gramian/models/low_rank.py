@@ -12,8 +12,8 @@ Those that keep the singular vectors of X = UΣVᵀ shrink what each of them car
 so that a training user's fold-in x·W is that user's row of the fitted matrix. Those that truncate a full-rank autoencoder
 W* = dMat(c) − P dMat(t) (`autoencoders.py`; C = P⁻¹ = S + dMat(Λ)) project it, W = W* Q Qᵀ, on the top eigenvectors Q of
 
-    W*ᵀ C W* = c C c − 2 c t + t P t    what W* puts out (the best approximation under the model's own loss), or of
-    W*ᵀ W*                              the weights themselves (the truncated SVD).
+    W*ᵀ C W*    what W* puts out (the best approximation under the model's own loss), or of
+    W*ᵀ W*      the weights themselves (the truncated SVD).
 
 Neither is ever formed: C is multiplied through the sparse X, and P is the one matrix there is.
 """
@@ -240,25 +240,24 @@ class NuclearNormMF(Induced):
 
     def slope(self, total: np.ndarray) -> np.ndarray:
         """Half the derivative of the penalty by the nuclear norm."""
-        return self.l2 * self.power / 2 * total ** (self.power - 1)
+        with np.errstate(over="ignore"):  # infinite is large enough
+            return self.l2 * self.power / 2 * total ** (self.power - 1)
 
 
 class Output:
-    """W*ᵀ (S + dMat(Λ)) W* for W* = dMat(c) − P dMat(t)."""
+    """W*ᵀ C W* = dMat(c) S W* + dMat(cΛ − t) W*, for W* = dMat(c) − P dMat(t) and C = P⁻¹ = S + dMat(Λ).
+
+    Expanded further, it would lose its digits: for a large Λ all terms are large, and their sum is not.
+    """
 
     def __init__(self, weights: ItemWeights, x: sp.csr_array, penalty: np.ndarray) -> None:
         self.weights, self.n, self.dtype = weights, weights.n_items, weights.inverse.dtype
-        self.gram, self.penalty = GramOf(x, self.dtype.type), penalty.astype(self.dtype)[:, None]
+        rest = weights.diagonal.astype(np.float64) * penalty - weights.factor
+        self.gram, self.rest = GramOf(x, self.dtype.type), rest.astype(self.dtype)[:, None]
 
     def __matmul__(self, right: np.ndarray) -> np.ndarray:
-        c, t = self.weights.diagonal[:, None], self.weights.factor[:, None]
-        scaled = c * right
-        out = self.gram @ scaled
-        out += self.penalty * scaled
-        out *= c
-        out -= 2 * t * scaled
-        out += t * (self.weights.inverse @ (t * right))
-        return out
+        image = encoded(self.weights, right)
+        return self.weights.diagonal[:, None] * (self.gram @ image) + self.rest * image
 
 
 class Squared:

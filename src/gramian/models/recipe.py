@@ -57,7 +57,7 @@ def checked(value: Any, default: Any, limits: Mapping[str, Any]) -> Any:
     if isinstance(default, str):
         return value if value in limits["choices"] else None
     if limits["per_factor"] and isinstance(value, list | tuple | np.ndarray):
-        parts = tuple(checked(part, default, limits) for part in value)
+        parts = tuple(checked(part, default, {**limits, "per_factor": False}) for part in value)
         return parts if parts and None not in parts else None
     if not (is_number(value) and limits["at_least"] <= value < limits["below"]):
         return None
@@ -121,7 +121,8 @@ class Recipe(ABC):
     @property
     def settings(self) -> str:
         """The settings in short, as in 'dropout=0.3, l2=200'."""
-        return ", ".join(f"{name}={short(value)}" for name, value in asdict(self).items() if value is not False)
+        shown = (f for f in fields(self) if not (isinstance(f.default, bool) and getattr(self, f.name) == f.default))
+        return ", ".join(f"{f.name}={short(getattr(self, f.name))}" for f in shown)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}({self.settings})"
@@ -214,8 +215,8 @@ class ClosedForm(Recipe):
         require(
             self.fit_bytes(events, dtype),
             f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
-            "Keep the matrix in a file (scratch=folder, --scratch), keep fewer items (events.k_core, --k-core), or choose a "
-            "model of low rank that needs no matrix (RegularizedPCA, LRR)",
+            "Keep fewer items (events.k_core, --k-core), choose a model that needs no matrix (RegularizedPCA, LRR), or, with a "
+            "full-rank autoencoder, keep the matrix in a file (scratch=folder, --scratch)",
         )
         return Gram.of(events, dtype)
 

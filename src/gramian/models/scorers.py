@@ -148,6 +148,9 @@ class SparseWeights:
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseWeights:
         indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
         n = len(indptr) - 1
+        flat = all(part.ndim == 1 for part in (indptr, indices, data)) and n >= 0
+        kinds = indptr.dtype == np.int64 and indices.dtype == np.int32 and data.dtype == np.float32
+        store.require(bool(flat and kinds), "rows of weights in float32")
         sound = indptr[0] == 0 and indptr[-1] == len(indices) == len(data) and (np.diff(indptr) >= 0).all()
         store.require(bool(sound), "a row of weights for every item")
         store.require(len(indices) == 0 or (indices.min() >= 0 and indices.max() < n), "weights between known items")

@@ -10,12 +10,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from gramian.data.interactions import Interactions
-from gramian.errors import InvalidInput
+from gramian.errors import Inaccurate, InvalidInput
 from gramian.linalg.gram import Gram
 from gramian.linalg.inverse import TOLERANCE, drift
 from gramian.linalg.memory import available
@@ -23,9 +24,8 @@ from gramian.linalg.product import dense_panels, panels, times
 from gramian.linalg.spectral import Spectrum, pays, spectrum_bytes
 from gramian.linalg.symmetric import Symmetric
 from gramian.models.autoencoders import LinearAutoencoder, squares
-from gramian.models.low_rank import Truncated, decomposed
-from gramian.models.recipe import Recipe, precise
-from gramian.models.scorers import ItemWeights
+from gramian.models.low_rank import Truncated, decomposed, require_rank
+from gramian.models.recipe import ClosedForm, Recipe, precise
 from gramian.recommender import Scorer
 
 
@@ -59,15 +59,19 @@ class Fits:
             elif isinstance(recipe, Truncated):
                 decompositions.setdefault(recipe.decomposition, []).append(recipe)
             else:
-                yield from self.alone(recipe, lambda recipe=recipe: recipe.scorer(self.train, self.dtype))  # type: ignore[misc]
+                yield from self.alone(recipe, lambda recipe=recipe: self.scorer(recipe))  # type: ignore[misc]
         for sharing in decompositions.values():
-            found = decomposed(sharing, self.train, self.dtype)
+            possible = [member for member in sharing if member.rank <= min(self.train.n_users, self.train.n_items)]
+            found = decomposed(possible, self.train, self.dtype) if possible else None
             for member in sharing:
-                yield from self.alone(member, lambda member=member, found=found: member.truncated(found))  # type: ignore[misc]
+                yield from self.alone(member, lambda member=member, found=found: self.truncated(member, found))  # type: ignore[misc]
         for ridges in slopes.values():
             spectrum = self.spectrum(ridges)
             for members in ridges.values():
-                yield self.by_inverse(members) if spectrum is None else self.by_spectrum(members, spectrum)
+                if spectrum is None:
+                    yield from self.by_inverse(members)
+                else:
+                    yield self.by_spectrum(members, spectrum)
 
     def alone(self, recipe: Recipe, fit: Callable[[], Scorer]) -> Iterator[Family]:
         """A family of one, or of none where the recipe makes no sense for these interactions."""
@@ -78,11 +82,25 @@ class Fits:
             return
         yield Family([recipe], scorer.panels, np.ones((1, self.train.n_items), np.float32))
 
-    def by_inverse(self, members: Sequence[LinearAutoencoder]) -> Family:
-        inverse = precise(lambda dtype: self.fitted(members[0], dtype), self.dtype).inverse
+    def scorer(self, recipe: Recipe) -> Scorer:
+        if isinstance(recipe, ClosedForm):
+            return precise(lambda dtype: self.fitted(recipe, dtype), self.dtype)
+        return recipe.scorer(self.train, self.dtype)
+
+    def truncated(self, member: Truncated, found: Any) -> Scorer:
+        require_rank(member.rank, self.train)
+        return member.truncated(found)
+
+    def by_inverse(self, members: Sequence[LinearAutoencoder]) -> Iterator[Family]:
+        """The family, or none where the inverse does not exist."""
+        try:
+            inverse = precise(lambda dtype: self.fitted(members[0], dtype), self.dtype).inverse
+        except Inaccurate as error:
+            warnings.warn(f"{members[0]} and its like are left out: {error}", stacklevel=2)
+            return
         minus, zero = -np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)
         factors = self.factors(members, inverse.diagonal()).astype(inverse.dtype)
-        return Family(list(members), lambda histories: panels(histories, inverse, minus, zero), factors, inverse)
+        yield Family(list(members), lambda histories: panels(histories, inverse, minus, zero), factors, inverse)
 
     def by_spectrum(self, members: Sequence[LinearAutoencoder], spectrum: Spectrum) -> Family:
         inverse = spectrum.inverse(members[0].ridge)
@@ -96,7 +114,7 @@ class Fits:
     def factors(self, members: Sequence[LinearAutoencoder], p_ii: np.ndarray) -> np.ndarray:
         return np.array([member.scaling(p_ii, self.squares)[0] for member in members])
 
-    def fitted(self, recipe: LinearAutoencoder, dtype: type) -> ItemWeights:
+    def fitted(self, recipe: ClosedForm, dtype: type) -> Any:
         """A fit from the Gram, which is kept for the next one where both fit into memory."""
         if self.kept is None or self.kept.matrix.dtype != dtype:
             self.kept = None
@@ -114,7 +132,6 @@ class Fits:
         definite = (self.squares + penalty).min() > 0
         if not (definite and pays(len(ridges), self.n_users, n) and spectrum_bytes(n, itemsize) < available()):
             return None
-        least.require_binary(self.train.is_binary)
         matrix = Gram.of(self.train, self.dtype).matrix
         matrix.change_diagonal(lambda diagonal, first, last: diagonal + least.slope * self.squares[first:last])
         spectrum = Spectrum.of(matrix)

@@ -11,6 +11,8 @@ from typing import Any
 
 from gramian.errors import DamagedFile, InvalidInput
 
+START = b'{"judge": "'  # of every line
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -19,6 +21,7 @@ class Outcome:
     value: float
     stderr: float
     n_users: int
+    lost_to: str | None = None  # the point that was surely better
 
 
 class Journal:
@@ -41,22 +44,27 @@ class Journal:
             return
         row = {"judge": self.judge, "key": key, "recipe": recipe, "value": outcome.value, "stderr": outcome.stderr}
         with open(self.path, "a") as file:
-            file.write(json.dumps(row | {"n_users": outcome.n_users}) + "\n")
+            file.write(json.dumps(row | {"n_users": outcome.n_users, "lost_to": outcome.lost_to}) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def _read(self, path: Path) -> None:
         text = path.read_bytes()
-        whole = text.rfind(b"\n") + 1
-        if whole < len(text):  # a line torn by a crash
-            os.truncate(path, whole)
-        for number, line in enumerate(text[:whole].splitlines(), start=1):
+        whole, tail = text[: text.rfind(b"\n") + 1], text[text.rfind(b"\n") + 1 :]
+        for number, line in enumerate(whole.splitlines(), start=1):
             try:
                 row = json.loads(line)
-                outcome = Outcome(float(row["value"]), float(row["stderr"]), int(row["n_users"]))
+                outcome = Outcome(float(row["value"]), float(row["stderr"]), int(row["n_users"]), row["lost_to"])
                 if row["judge"] == self.judge:
                     self.outcomes[str(row["key"])] = outcome
             except (ValueError, KeyError, TypeError):
-                raise DamagedFile(
-                    f"a result in line {number} of {path}", line[:60].decode(errors="replace"), "Delete that line"
-                ) from None
+                raise damaged(path, number, line) from None
+        if tail and not START.startswith(tail[: len(START)]):
+            raise damaged(path, whole.count(b"\n") + 1, tail)
+        if tail:  # a line torn by a crash
+            os.truncate(path, len(whole))
+
+
+def damaged(path: Path, number: int, line: bytes) -> DamagedFile:
+    got = line[:60].decode(errors="replace")
+    return DamagedFile(f"a result in line {number} of {path}", got, "Delete that line, or name another file")

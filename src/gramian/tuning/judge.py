@@ -14,7 +14,7 @@ from gramian.evaluation.evaluate import parsed_metrics
 from gramian.evaluation.leave_one_out import LeftOut, hit_metrics, left_out_recipe
 from gramian.evaluation.metrics import METRICS, Lists, find_hits
 from gramian.linalg.topk import BestOfMany, ranked
-from gramian.models.recipe import Recipe
+from gramian.models.recipe import ClosedForm, Recipe
 from gramian.tuning.family import Family
 
 FIRST, LAST = 8_192, 16_384  # users judged before the first look, and at most between two
@@ -63,6 +63,8 @@ class OnSplit(Judge):
         self.n_targets = np.diff(split.target.matrix.indptr).astype(np.int64)
 
     def canonical(self, recipe: Recipe) -> Recipe:
+        if isinstance(recipe, ClosedForm):
+            recipe.require_binary(self.train.is_binary)  # which the canonical form may not ask for
         return recipe.canonical()
 
     @property
@@ -93,7 +95,7 @@ class ByLeavingOut(Judge):
         self.train = events
 
     def canonical(self, recipe: Recipe) -> Recipe:
-        return left_out_recipe(recipe)
+        return left_out_recipe(recipe, self.train)
 
     @property
     def n_scored(self) -> float:
@@ -102,6 +104,6 @@ class ByLeavingOut(Judge):
     def values(self, family: Family, rows: np.ndarray) -> list[np.ndarray]:
         k = min(self.parsed[self.metric][1], self.train.n_items)
         assert family.inverse is not None  # since n_scored is infinite
-        recipes = [left_out_recipe(recipe) for recipe in family.recipes]
+        recipes = [left_out_recipe(recipe, self.train) for recipe in family.recipes]
         lists = self.left_out.lists(recipes, family.inverse, k, rows)
         return [self.left_out.values(columns, rows, self.parsed)[self.metric] for columns in lists]

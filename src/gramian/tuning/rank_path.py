@@ -26,6 +26,12 @@ class RankPath:
     recipe: Recipe
     reports: dict[int, Report]
 
+    @property
+    def name(self) -> str:
+        """The recipe without its rank."""
+        settings = [part for part in self.recipe.settings.split(", ") if not part.startswith("rank=")]
+        return f"{type(self.recipe).__name__}({', '.join(settings)})"
+
     def frame(self) -> pl.DataFrame:
         """One row for each rank: every metric and its standard error."""
         rows = []
@@ -50,7 +56,7 @@ def rank_path(
     if not isinstance(split, Split):
         raise InvalidInput("a Split", type(split).__name__, "Make one: gr.split.strong(events)")
     parsed_metrics(metrics)
-    wanted = list(ranks)
+    wanted = list(ranks) if isinstance(ranks, Iterable) else []
     if not wanted or not all(is_number(rank) for rank in wanted):
         raise InvalidInput("a list of ranks", repr(ranks), "Pass [16, 64, 256], say")
     recipes: list[Truncated] = [replace(recipe, rank=rank) for rank in sorted(set(wanted))]  # type: ignore[call-arg]

@@ -130,6 +130,8 @@ class Searching:
         self.judge, self.journal = judge, journal
         self.fits = Fits(judge.train, dtype, judge.n_scored)
         self.best: np.ndarray | None = None
+        self.best_key: str | None = None
+        self.keys: set[str] = set()  # of this search's points; the journal may know others
 
     def key(self, recipe: Recipe) -> str:
         """The same for recipes that are the same model."""
@@ -139,12 +141,19 @@ class Searching:
 
     def judge_all(self, recipes: Sequence[Recipe], what: str = "tuning") -> None:
         """Judge every recipe that is not known yet."""
-        todo = {key: self.judge.canonical(r) for r in recipes if (key := self.key(r)) not in self.journal.outcomes}
+        points = {self.key(recipe): self.judge.canonical(recipe) for recipe in recipes}
+        self.keys |= set(points)
+        todo = {key: recipe for key, recipe in points.items() if not self.knows(key)}
         with bar(what, len(todo)) as advance:
             for family in self.fits.families(list(todo.values())):
                 for recipe, outcome in zip(family.recipes, self.outcomes(family), strict=True):
                     self.journal.add(self.key(recipe), recipe.to_json(), outcome)
                 advance(len(family.recipes))
+
+    def knows(self, key: str) -> bool:
+        """Whether a point is judged: on all users, or given up against a point of this search."""
+        outcome = self.journal.outcomes.get(key)
+        return outcome is not None and (outcome.n_users == self.judge.n_users or outcome.lost_to in self.keys)
 
     def judge_suggested(self, points: Space, trials: int, seed: int) -> list[Recipe]:
         """Judge what Optuna suggests. What the journal knows is told and not judged again, so a search repeats itself."""
@@ -173,11 +182,14 @@ class Searching:
             alive = [member for member in alive if not self.hopeless(values[member, seen], seen)]
             if not alive:
                 break
-        judged = [own[~np.isnan(own)] for own in values]
-        for own in judged:
-            if len(own) == self.judge.n_users and (self.best is None or own.mean() > self.best.mean()):
-                self.best = own
-        return [Outcome(float(own.mean()), stderr(own), len(own)) for own in judged]
+        against = self.best_key
+        outcomes = []
+        for recipe, own in zip(family.recipes, (own[~np.isnan(own)] for own in values), strict=True):
+            complete = len(own) == self.judge.n_users
+            outcomes.append(Outcome(float(own.mean()), stderr(own), len(own), None if complete else against))
+            if complete and (self.best is None or own.mean() > self.best.mean()):
+                self.best, self.best_key = own, self.key(recipe)
+        return outcomes
 
     def hopeless(self, values: np.ndarray, rows: np.ndarray) -> bool:
         if self.best is None or len(rows) == self.judge.n_users:
@@ -187,7 +199,11 @@ class Searching:
 
     def result(self, recipes: Sequence[Recipe]) -> Search:
         known = self.journal.outcomes
-        found = [Result(recipe, *astuple(known[key])) for recipe in recipes if (key := self.key(recipe)) in known]
+        found = [
+            Result(recipe, known[key].value, known[key].stderr, known[key].n_users)
+            for recipe in recipes
+            if (key := self.key(recipe)) in known
+        ]
         if not found:
             raise InvalidInput("a point that makes sense for these interactions", "none", "Choose other values")
         found.sort(key=lambda result: (result.n_users < self.judge.n_users, -result.value))

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import product
-from math import ceil, floor
 from typing import Any
 
 import numpy as np
 
 from gramian.data.tables import is_number
 from gramian.errors import InvalidInput, NotSupported
-from gramian.models.recipe import Recipe
+from gramian.models.recipe import Recipe, checked, wanted
 
 SWEEP = 16  # points of a free range
 LOG = 10  # a range that spans this factor is searched on a log scale
@@ -47,7 +46,9 @@ class Space:
         self.axes = {name: axis(name, given.get(name, list(f.metadata["tries"]))) for name, f in own.items()}
         for name, values in self.axes.items():
             for value in [values.low, values.high] if isinstance(values, Range) else values:
-                kind(**{name: value})  # checks it
+                if checked(value, own[name].default, own[name].metadata) is None:
+                    what = wanted(own[name].default, own[name].metadata)
+                    raise InvalidInput(f"{name} of {kind.__name__} to be {what}", repr(value), "Leave it out")
 
     def grid(self) -> list[Recipe]:
         """Every combination."""
@@ -69,7 +70,7 @@ class Space:
             if name in free:
                 axes[name] = values.points() if isinstance(values, Range) else values
             elif isinstance(values, Range) and isinstance(default, int):
-                axes[name] = [trial.suggest_int(name, ceil(values.low), floor(values.high), log=values.log)]
+                axes[name] = [trial.suggest_int(name, int(values.low), int(values.high), log=values.log)]
             elif isinstance(values, Range):
                 axes[name] = [trial.suggest_float(name, values.low, values.high, log=values.log)]
             else:
@@ -79,13 +80,13 @@ class Space:
 
 def axis(name: str, values: Any) -> Range | list[Any]:
     """One setting's values: a number, a list of them, or a range (low, high)."""
-    if isinstance(values, bool) or is_number(values):
+    if isinstance(values, bool | str) or is_number(values):
         return [values]
     if isinstance(values, tuple) and len(values) == 2 and all(is_number(v) for v in values):
         if not values[0] < values[1] < float("inf"):
             raise InvalidInput(f"a range (low, high) for {name}", repr(values), "Put the lower end first")
         return Range(*map(float, values))
-    if isinstance(values, str | Mapping) or not hasattr(values, "__iter__"):
+    if isinstance(values, Mapping) or not hasattr(values, "__iter__"):
         raise InvalidInput(f"a list of values for {name}, or a range (low, high)", repr(values), "Pass [10, 100], say")
     found = [v.item() if isinstance(v, np.generic) else v for v in values]
     if not found:
