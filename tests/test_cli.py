@@ -411,18 +411,5 @@ def test_small_things_a_person_may_type(csv, model, tmp_path):
     assert "--rank" in gramian("ranks", csv, "--rank", 5).stderr
     assert "folder that is there" in gramian("ranks", csv, "--out", tmp_path / "no" / "x.svg").stderr
     assert gramian("explain", model, 1, "--history", 2, "-k", 0).returncode == 2
-    words = [
-        "tune",
-        csv,
-        "--k-core",
-        60,
-        "--model",
-        "slim",
-        "--space",
-        "non-negative=false",
-        "--space",
-        "l1=30",
-        "--space",
-        "l2=100",
-    ]
-    assert "--model slim --l1 30 --l2 100 --no-non-negative" in ok(*words)
+    space = [word for part in ("non-negative=false", "l1=30", "l2=100") for word in ("--space", part)]
+    assert "--model slim --l1 30 --l2 100 --no-non-negative" in ok("tune", csv, "--model", "slim", *space)

@@ -73,7 +73,7 @@ MinValue = Annotated[
 TimeColumn = Annotated[str | None, typer.Option("--time", help="Column of times.")]
 TitleColumn = Annotated[str | None, typer.Option("--title", help="Column of item titles.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-K = Annotated[int, typer.Option("-k", help="How many items.", min=1)]
+K = Annotated[int, typer.Option("-k", help="How many items.")]
 
 
 def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -257,6 +257,8 @@ def explain(
     """Why an item is recommended: what each item of a history adds to its score."""
     if bool(user) == bool(history):
         raise InvalidInput("--user or --history", "both" if user else "neither", "Pass one of them")
+    if k < 1:
+        raise InvalidInput("k of at least 1", f"{k}", "Pass -k 10, say")
     fitted = load(model)
     asked = item_of(fitted, item)
     known = fitted.history(id_of(fitted.events.users, user)) if user else [item_of(fitted, i) for i in history or ()]
