@@ -51,7 +51,7 @@ class GramOf:
 
 
 def top(operator: Operator, k: int, seed: int = 0) -> Top:
-    """The k largest eigenpairs, each with a residual ‖Aq − θq‖ of at most ACCURACY·θ.
+    """The k largest eigenpairs, each with a residual ‖Aq − θq‖ of at most ACCURACY·θ and the rounding of the largest.
 
     By LAPACK where the operator is small or k is a large part of it, else by block Lanczos from a random start.
     """

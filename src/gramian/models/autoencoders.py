@@ -87,9 +87,6 @@ class LinearAutoencoder(ClosedForm):
         invert(matrix)
         return self.from_inverse(matrix, s)
 
-    def scorer(self, events: Interactions, dtype: type) -> ItemWeights:
-        return precise(lambda dtype: self.fit_gram(self.gram(events, dtype), overwrite=True), dtype)
-
     def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
         self.require_binary(events.is_binary)
         penalty = sha256(self.safe_penalty(squares(events)).tobytes()).hexdigest()

@@ -207,7 +207,7 @@ class ClosedForm(Recipe):
     def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> Scorer:
         """Fit from a Gram matrix, leaving it as it is, or working in its memory with `overwrite=True`."""
 
-    def scorer(self, events: Interactions, dtype: type) -> Scorer:
+    def scorer(self, events: Interactions, dtype: type) -> Any:
         return precise(lambda dtype: self.fit_gram(self.gram(events, dtype), overwrite=True), dtype)
 
     def gram(self, events: Interactions, dtype: type) -> Gram:
