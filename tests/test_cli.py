@@ -18,7 +18,7 @@ import gramian as gr
 from gramian.app.cli import NAMES, app, run
 from gramian.models import MODELS
 
-COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "ranks", "factors", "datasets"]
+COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "ranks", "epochs", "factors", "datasets"]
 
 
 @dataclass(frozen=True)

@@ -52,10 +52,11 @@ def test_importing_the_library_says_and_does_nothing():
 
 
 PUBLIC = {
-    "ADMMEDLAE", "DEQL", "DLAE", "DebiasedEASE", "DropoutMF", "EASE", "EDLAE", "Explanation", "Gram", "Interactions",
-    "LRR", "LowRankDLAE", "LowRankEDLAE", "MODELS", "NuclearNormMF", "Popularity", "RankPath", "Recommendations",
-    "Recommender", "RegularizedPCA", "Report", "SLIM", "Search", "Split", "VLAE", "WLAE", "datasets", "equivalent",
-    "errors", "evaluate", "leave_one_user_out", "load", "rank_path", "read", "split", "tune",
+    "ADMMEDLAE", "Cholesky", "ConjugateGradient", "DEQL", "DLAE", "DebiasedEASE", "DebiasedIALS", "DropoutMF", "EASE",
+    "EDLAE", "EpochPath", "Explanation", "Gram", "IALS", "Interactions", "LRR", "LowRankDLAE", "LowRankEDLAE", "MODELS",
+    "NuclearNormMF", "Popularity", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RankPath", "Recommendations", "Recommender",
+    "RegularizedPCA", "Report", "SLIM", "Search", "Split", "Subspace", "VLAE", "WLAE", "WRMF", "datasets", "epoch_path",
+    "equivalent", "errors", "evaluate", "leave_one_user_out", "load", "rank_path", "read", "split", "tune",
 }  # fmt: skip
 
 
@@ -85,6 +86,16 @@ def test_public_names_are_these():
         (gr.VLAE, ["rank", "scale"]),
         (gr.NuclearNormMF, ["l2", "power"]),
         (gr.SLIM, ["l1", "l2", "non_negative"]),
+        (gr.IALS, ["rank", "unobserved_weight", "l2", "l2_exponent", "n_epochs", "solver", "seed"]),
+        (gr.WRMF, ["rank", "positive_weight", "l2", "n_epochs", "solver", "seed"]),
+        (
+            gr.DebiasedIALS,
+            ["rank", "unobserved_weight", "l2", "l2_exponent", "n_epochs", "solver", "seed", "hidden_share", "hidden_items"],
+        ),
+        (gr.RG2, ["rank", "l2"]),
+        (gr.RG2ALS, ["rank", "l2", "negative_weight", "n_epochs", "solver", "seed"]),
+        (gr.RGX, ["rank", "l2", "negative_weight", "interaction", "n_epochs", "form", "solver", "seed"]),
+        (gr.RG2NewtonCG, ["rank", "l2", "n_epochs", "steps", "seed"]),
     ],
 )
 def test_recipes_take_what_the_contract_says(recipe, signature):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -17,6 +17,7 @@ from gramian.data.interactions import Interactions, csr
 from gramian.data.tables import is_number, parquet_path, series, write_parquet
 from gramian.errors import InvalidInput, NotSupported, UnknownId
 from gramian.linalg.memory import require
+from gramian.linalg.product import times
 from gramian.linalg.threads import threads
 from gramian.linalg.topk import Best, ranked
 from gramian.progress import bar
@@ -46,7 +47,9 @@ class Scorer(Protocol):
 
     def weights(self) -> np.ndarray: ...
 
-    def factors(self) -> tuple[np.ndarray, np.ndarray]: ...
+    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
+        """encoder and decoder, or the vectors of users with these histories and of items."""
+        ...
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Facts and arrays from which `load` of the same class makes it again."""
@@ -113,6 +116,24 @@ class Explanation(Mapping[Any, float]):
         return float(sum(self.contributions.values()))
 
 
+@dataclass(frozen=True)
+class Hide:
+    """What a list must not show: what is in the history, and the item of the same id as its user, for each who has a name."""
+
+    seen: bool = True
+    selves: Sequence[Any] | None = None
+
+    def columns(self, histories: sp.csr_array, start: int, items: Index) -> sp.csr_array | None:
+        """For some histories, the first of which is number `start`."""
+        seen = histories if self.seen else None
+        if self.selves is None:
+            return seen
+        own = items.positions(self.selves[start : start + histories.shape[0]])
+        rows = np.flatnonzero(own >= 0)
+        links = csr(rows, own[rows], np.ones(len(rows), np.float32), histories.shape)
+        return links if seen is None else (seen + links).sorted_indices()
+
+
 class Recommender:
     """A scorer, the ids of its items, the users it was fitted on, and the recipe that made it."""
 
@@ -145,16 +166,19 @@ class Recommender:
         allow: Iterable[Any] | None = None,
         deny: Iterable[Any] | None = None,
         exclude_seen: bool = True,
+        exclude_self: bool = False,
         n_threads: int | None = None,
     ) -> Recommendations:
         """The k best items for known users, by id.
 
         `allow` keeps only these items, `deny` removes these; ids unknown there are ignored. A list is shorter than k when
-        fewer items may be shown. Equal scores follow a fixed pseudo-random order of the items.
+        fewer items may be shown. Equal scores follow a fixed pseudo-random order of the items. Where users and items are the
+        nodes of one graph, `exclude_self` links nobody to themselves.
         """
         rows = self._known(users)
         known = self.events.users[rows]
-        return self._recommendations(self.events.matrix[rows], k, allow, deny, exclude_seen, n_threads, users=known)
+        hide = Hide(exclude_seen, known if exclude_self else None)
+        return self._recommendations(self.events.matrix[rows], k, allow, deny, hide, n_threads, users=known)
 
     def recommend_to(
         self,
@@ -165,6 +189,7 @@ class Recommender:
         allow: Iterable[Any] | None = None,
         deny: Iterable[Any] | None = None,
         exclude_seen: bool = True,
+        exclude_self: bool = False,
         n_threads: int | None = None,
     ) -> None:
         """Write the k best items for all users of the model, or for these, to a parquet file: user, rank, item, title, score.
@@ -176,6 +201,7 @@ class Recommender:
         k = _checked_k(k, self.events.n_items)
         allowed = self._allowed(allow, deny)
         histories = self.events.matrix if users is None else self.events.matrix[rows]
+        hide = Hide(exclude_seen, self.events.users[rows] if exclude_self else None)
         user_ids, item_ids = series("user", self.users), series("item", self.items)
         titles = None if self.events.titles is None else pl.Series("title", self.events.titles)
         if pl.Object in (user_ids.dtype, item_ids.dtype):
@@ -184,7 +210,7 @@ class Recommender:
             )
 
         def tables() -> Iterator[pl.DataFrame]:
-            for start, columns, scores in self._blocks(histories, k, allowed, exclude_seen, n_threads):
+            for start, columns, scores in self._blocks(histories, k, allowed, hide, n_threads):
                 row, rank = np.nonzero(columns >= 0)
                 item = columns[row, rank]
                 named = [item_ids.gather(item)] if titles is None else [item_ids.gather(item), titles.gather(item)]
@@ -221,7 +247,7 @@ class Recommender:
         values = np.concatenate([values for _, values, _ in parts] or [rows])
         matrix = csr(rows, columns, values, (len(parts), self.events.n_items))
         unknown = [unknown for _, _, unknown in parts]
-        return self._recommendations(matrix, k, allow, deny, exclude_seen, n_threads, unknown=unknown)
+        return self._recommendations(matrix, k, allow, deny, Hide(exclude_seen), n_threads, unknown=unknown)
 
     def similar_items(self, item: Any, k: int = 10) -> Recommendations:
         """The k items most similar to one item, in a single list."""
@@ -286,26 +312,35 @@ class Recommender:
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
         """The (user, item) or (encoder, decoder) factors, where the model has them."""
-        return self.scorer.factors()
+        first, second = self.scorer.factors(self.events.matrix).values()
+        return first, second
 
-    def factors_to(self, path: str | Path) -> None:
-        """Write the factors for vector search, to .parquet (item, title, encoder, decoder) or to .npy (the two, stacked).
+    def factors_to(self, path: str | Path, *, of: str = "items") -> None:
+        """Write the factors of items or of users for vector search, to .parquet (with ids) or to .npy (in their order).
 
-        The sum of the encoder rows of a history (times its weights) is its vector, and items score by its inner product
-        with their decoder rows. The rows of .npy are in the order of `model.items`.
+        Of items, a low-rank model has an encoder and a decoder: the sum of the encoder rows of a history (times its weights)
+        is its vector, and items score by its inner product with their decoder rows. A factor model has one vector for each.
+        Of users, there is a vector for everyone the model was fitted on. More than one array is stacked in .npy.
         """
-        encoder, decoder = self.factors()
+        if of not in ("items", "users"):
+            raise InvalidInput("factors of 'items' or 'users'", repr(of), "Choose one of them")
+        known = self.scorer.factors(self.events.matrix)
+        if of == "users":
+            found = {"vector": known["users"] if "users" in known else times(self.events.matrix, known["encoder"])}
+        else:
+            found = {"vector": known["items"]} if "items" in known else known
         file = Path(path)
         if file.suffix == ".npy":
             with store.appearing(file) as part, open(part, "wb") as out:
-                np.save(out, np.stack([encoder, decoder]), allow_pickle=False)
+                arrays = list(found.values())
+                np.save(out, np.stack(arrays) if len(arrays) > 1 else arrays[0], allow_pickle=False)
             return
         parquet_path(path)
-        ids = series("item", self.items)
+        ids = series("user", self.users) if of == "users" else series("item", self.items)
         if ids.dtype == pl.Object:
             raise NotSupported("ids that parquet can hold (numbers, text, times)", "others", "Write .npy")
-        titles = [] if self.events.titles is None else [pl.Series("title", self.events.titles)]
-        vectors = [pl.Series(n, f, pl.Array(pl.Float32, f.shape[1])) for n, f in (("encoder", encoder), ("decoder", decoder))]
+        titles = [] if self.events.titles is None or of == "users" else [pl.Series("title", self.events.titles)]
+        vectors = [pl.Series(n, f.astype(np.float32), pl.Array(pl.Float32, f.shape[1])) for n, f in found.items()]
         with store.appearing(file) as part:
             pl.DataFrame([ids, *titles, *vectors]).write_parquet(part)
 
@@ -329,12 +364,12 @@ class Recommender:
         k: int,
         *,
         allowed: np.ndarray | None = None,
-        exclude_seen: bool = True,
+        hide: Hide | None = None,
         n_threads: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Columns and scores of the k best items for histories in the model's columns; a short list ends in −1 and −inf.
 
-        A history without any item is given the most popular items.
+        Items of a history are left out unless `hide` says so. A history without any item is given the most popular items.
         """
         k = _checked_k(k, self.events.n_items)
         n_items = self.events.n_items
@@ -343,12 +378,12 @@ class Recommender:
         histories = histories if histories.has_sorted_indices else histories.sorted_indices()
         columns = np.empty((histories.shape[0], k), np.int32)
         scores = np.empty((histories.shape[0], k))
-        for start, some_columns, some_scores in self._blocks(histories, k, allowed, exclude_seen, n_threads):
+        for start, some_columns, some_scores in self._blocks(histories, k, allowed, hide or Hide(), n_threads):
             columns[start : start + BLOCK], scores[start : start + BLOCK] = some_columns, some_scores
         return columns, scores
 
     def _blocks(
-        self, histories: sp.csr_array, k: int, allowed: np.ndarray | None, exclude_seen: bool, n_threads: int | None
+        self, histories: sp.csr_array, k: int, allowed: np.ndarray | None, hide: Hide, n_threads: int | None
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """The lists of `top_k`, a block of users at a time: (first user, columns, scores)."""
         allowed = np.ones(self.events.n_items, np.bool_) if allowed is None else allowed
@@ -356,7 +391,7 @@ class Recommender:
         with bar("recommending", len(starts) * self.events.n_items) as advance:
             for start in starts:
                 part = histories[start : start + BLOCK]
-                best = Best(part.shape[0], k, part if exclude_seen else None, allowed)
+                best = Best(part.shape[0], k, hide.columns(part, start, self.events.items), allowed)
                 with threads(n_threads):
                     for first, panel in self.scorer.panels(part):
                         best.push(panel, first)
@@ -365,6 +400,10 @@ class Recommender:
                 empty = np.flatnonzero(np.diff(part.indptr) == 0)
                 if len(empty):
                     columns[empty], scores[empty] = ranked(self.events.popularity, k, allowed)
+                for row in empty.tolist() if hide.selves else ():
+                    own = self.events.items.positions([hide.selves[start + row]])  # type: ignore[index]
+                    others = allowed & ~np.isin(np.arange(len(allowed)), own)
+                    columns[row], scores[row] = (found[0] for found in ranked(self.events.popularity, k, others))
                 yield start, columns, scores
 
     def _recommendations(
@@ -373,13 +412,13 @@ class Recommender:
         k: int,
         allow: Iterable[Any] | None,
         deny: Iterable[Any] | None,
-        exclude_seen: bool,
+        hide: Hide,
         n_threads: int | None,
         users: list[Any] | None = None,
         unknown: list[int] | None = None,
     ) -> Recommendations:
         allowed = self._allowed(allow, deny)
-        columns, scores = self.top_k(histories, k, allowed=allowed, exclude_seen=exclude_seen, n_threads=n_threads)
+        columns, scores = self.top_k(histories, k, allowed=allowed, hide=hide, n_threads=n_threads)
         fallback = (np.diff(histories.indptr) == 0).tolist()
         return self._named(columns, scores, users, unknown or [0] * len(columns), fallback)
 

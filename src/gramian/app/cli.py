@@ -9,7 +9,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,10 +32,12 @@ from gramian.linalg.memory import readable
 from gramian.linalg.scratch import clear
 from gramian.linalg.threads import threads
 from gramian.models import MODELS, load
+from gramian.models.iterative import Iterative, clear_checkpoints
 from gramian.models.low_rank import Truncated
-from gramian.models.recipe import Recipe
+from gramian.models.recipe import Part, Recipe
 from gramian.recommender import Recommendations, Recommender
 from gramian.store import place
+from gramian.tuning.epoch_path import epoch_path
 from gramian.tuning.rank_path import rank_path
 from gramian.tuning.search import tune as search
 
@@ -49,6 +51,7 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+TRAINED = [name.lower() for name, recipe in MODELS.items() if issubclass(recipe, Iterative)]
 RANKED = [name.lower() for name, recipe in MODELS.items() if issubclass(recipe, Truncated)]
 NAMES = {name.lower(): recipe for name, recipe in MODELS.items()}
 SETTINGS = {f.name: f for recipe in MODELS.values() for f in fields(recipe)}
@@ -71,30 +74,79 @@ MinValue = Annotated[
     str | None, typer.Option("--min-value", help="Keep events with at least this value, as in rating=4; for a named set, 4.")
 ]
 TimeColumn = Annotated[str | None, typer.Option("--time", help="Column of times.")]
+KCore = Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")]
 TitleColumn = Annotated[str | None, typer.Option("--title", help="Column of item titles.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 K = Annotated[int, typer.Option("-k", help="How many items.")]
 
 
-def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command every recipe setting as an option, made from the recipes' fields; it gets them as `settings`."""
+@dataclass(frozen=True)
+class Source:
+    """Where events come from, as told on the command line."""
+
+    data: str
+    user: str | None
+    item: str | None
+    value: str | None
+    min_value: str | None
+    time: str | None
+    k_core: int
+
+    def events(self, title: str | None = None) -> Interactions:
+        found = events_of(self.data, self.user, self.item, self.value, self.min_value, self.time, title)
+        return found.k_core(self.k_core) if self.k_core else found
+
+    def split(self, name: str, seed: int) -> splits.Split:
+        if name == "published":
+            given = {"--min-value": self.min_value, "--value": self.value, "--k-core": self.k_core, "--seed": seed}
+            refuse("--split published", given)
+            return splits.published(self.data)
+        return SPLITS[name](self.events(), seed)
+
+
+def unfolded(
+    command: Callable[..., None], name: str, parameters: list[inspect.Parameter], fold: Callable[[dict[str, Any]], Any]
+) -> Callable[..., None]:
+    """A command with these parameters in place of its parameter `name`, which it gets made of them."""
     own = inspect.signature(command, eval_str=True)
-    flags = []
-    for name, f in SETTINGS.items():
-        users = ", ".join(model for model, recipe in MODELS.items() if name in {g.name for g in fields(recipe)})
-        kind = type(f.default) | None
-        option = typer.Option(help=f"{f.metadata['about']} ({users})", show_default=False, rich_help_panel="Recipe settings")
-        flags.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option]))
 
     @functools.wraps(command)
-    def with_settings(**given: Any) -> None:
-        settings = {name: value for name in SETTINGS if (value := given.pop(name)) is not None}
-        command(**given, settings=settings)
+    def unfolding(**given: Any) -> None:
+        parts = {parameter.name: given.pop(parameter.name) for parameter in parameters}
+        command(**given, **{name: fold(parts)})
 
-    kept = [parameter for parameter in own.parameters.values() if parameter.name != "settings"]
-    with_settings.__signature__ = own.replace(parameters=kept + flags)  # type: ignore[attr-defined]
-    with_settings.__annotations__ = {p.name: p.annotation for p in kept + flags}
-    return with_settings
+    at = list(own.parameters).index(name)
+    kept = [parameter for parameter in own.parameters.values() if parameter.name != name]
+    every = sorted([*kept[:at], *parameters, *kept[at:]], key=lambda parameter: parameter.kind)
+    unfolding.__signature__ = own.replace(parameters=every)  # type: ignore[attr-defined]
+    unfolding.__annotations__ = {p.name: p.annotation for p in every}
+    return unfolding
+
+
+def keyword(name: str, annotation: Any, default: Any = None) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command every recipe setting as an option, made from the recipes' fields; it gets them as `settings`.
+
+    An option of its own, such as the seed of a split, goes before a setting of that name.
+    """
+    flags = []
+    for name, f in ((n, f) for n, f in SETTINGS.items() if n not in inspect.signature(command).parameters):
+        users = ", ".join(model for model, recipe in MODELS.items() if name in {g.name for g in fields(recipe)})
+        kind = (str if isinstance(f.default, Part) else type(f.default)) | None
+        option = typer.Option(help=f"{f.metadata['about']} ({users})", show_default=False, rich_help_panel="Recipe settings")
+        flags.append(keyword(name, Annotated[kind, option]))
+    return unfolded(command, "settings", flags, lambda given: {n: v for n, v in given.items() if v is not None})
+
+
+def source_flags(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options for reading events; it gets them as `source`."""
+    data = inspect.Parameter("data", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Data)
+    columns = {"user": UserColumn, "item": ItemColumn, "value": ValueColumn, "min_value": MinValue, "time": TimeColumn}
+    flags = [data, *(keyword(name, annotation) for name, annotation in columns.items()), keyword("k_core", KCore, 0)]
+    return unfolded(command, "source", flags, lambda given: Source(**given))
 
 
 @app.callback()
@@ -117,21 +169,16 @@ def demo(*, as_json: AsJson = False) -> None:
 
 @app.command(epilog="Example: gramian fit ratings.csv --min-value rating=4 --model edlae --dropout 0.3 --l2 200 --out my-model")
 @recipe_flags
+@source_flags
 def fit(
-    data: Data,
     *,
+    source: Source,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")] = Path("model"),
     model: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "edlae",
-    user: UserColumn = None,
-    item: ItemColumn = None,
-    value: ValueColumn = None,
-    min_value: MinValue = None,
-    time: TimeColumn = None,
     title: TitleColumn = None,
     titles: Annotated[
         Path | None, typer.Option(help="A table of items with their titles (columns as --item, --title).")
     ] = None,
-    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
     dtype: Annotated[str, typer.Option(help="float32, or float64 for twice the memory.")] = "float32",
     scratch: Annotated[
         Path | None,
@@ -145,10 +192,9 @@ def fit(
     """Fit a model on events and save it to a folder."""
     (recipe,) = recipes_of([model], settings)
     place(out_folder, "model")
-    events = events_of(data, user, item, value, min_value, time, None if titles else title)
+    events = source.events(None if titles else title)
     if titles:
-        events = events.with_titles(titles_of(titles, item or "item_id", title))
-    events = events.k_core(k_core) if k_core else events
+        events = events.with_titles(titles_of(titles, source.item or "item_id", title))
     with status("compiling kernels (the first run on a machine only)"):
         warm_up()
     facts = {"users": events.n_users, "items": events.n_items, "interactions": events.n_interactions}
@@ -168,6 +214,7 @@ def fit(
         fitted = recipe.fit(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
     fitted.save(out_folder)
     if scratch:
+        clear_checkpoints(scratch)
         clear(scratch)
     if as_json:
         show_json(
@@ -276,32 +323,22 @@ def explain(
     epilog="Example: gramian evaluate movielens --min-value 4 --model popularity --model ease --model edlae --dropout 0.3"
 )
 @recipe_flags
+@source_flags
 def evaluate(
-    data: Data,
     *,
+    source: Source,
     model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(NAMES)}; repeat for more.")] = None,
     split: Annotated[str, typer.Option(help=f"{', '.join(SPLITS)}, or published for data sets that have one.")] = "strong",
     metric: Annotated[list[str] | None, typer.Option(help="Such as ndcg@20, recall@20, coverage@20; repeat for more.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
-    user: UserColumn = None,
-    item: ItemColumn = None,
-    value: ValueColumn = None,
-    min_value: MinValue = None,
-    time: TimeColumn = None,
-    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
     n_threads: Threads = None,
     as_json: AsJson = False,
     settings: dict[str, Any],
 ) -> None:
     """Fit models on a part of the events and judge them on the rest."""
     recipes = recipes_of(model or ["popularity", "ease", "edlae"], settings)
-    if split == "published":
-        refuse("--split published", {"--min-value": min_value, "--value": value, "--k-core": k_core, "--seed": seed})
-        parts = splits.published(data)
-    else:
-        require_split(split, "published")
-        events = events_of(data, user, item, value, min_value, time, None)
-        parts = SPLITS[split](events.k_core(k_core) if k_core else events, seed)
+    require_split(split, "published")
+    parts = source.split(split, seed)
     with status("compiling kernels (the first run on a machine only)"):
         warm_up()
     with threads(n_threads):
@@ -315,9 +352,10 @@ def evaluate(
 
 
 @app.command(epilog="Example: gramian tune movielens --min-value 4 --model deql --space l2=30,100,300 --journal deql.jsonl")
+@source_flags
 def tune(
-    data: Data,
     *,
+    source: Source,
     model: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "edlae",
     space: Annotated[
         list[str] | None,
@@ -330,12 +368,6 @@ def tune(
         Path | None, typer.Option(help="Keep results in this file. After a kill, the same command goes on where it was.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and of Optuna.", min=0)] = 0,
-    user: UserColumn = None,
-    item: ItemColumn = None,
-    value: ValueColumn = None,
-    min_value: MinValue = None,
-    time: TimeColumn = None,
-    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
     n_threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
@@ -343,8 +375,7 @@ def tune(
     require_split(split, LEAVE_ONE_OUT)
     (kind,) = kinds_of([model])
     axes = dict(axis_of(text) for text in space or ())
-    events = events_of(data, user, item, value, min_value, time, None)
-    events = events.k_core(k_core) if k_core else events
+    events = source.events()
     parts = None if split == LEAVE_ONE_OUT else SPLITS[split](events, seed)
     if parts and parts.validation is None:
         raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
@@ -366,27 +397,22 @@ def tune(
         out.print(picture)
     if tested is not None:
         out.print(f"\nThe best on the test part: {metric} {tested[metric]:.4f} ±{tested.stderr[metric]:.4f}")
-    chosen = " ".join(option(name, value) for name, value in asdict(found.recipe).items())
-    out.print(f"Next, with the same columns: gramian fit {data} --model {model} {chosen}", markup=False, soft_wrap=True)
+    chosen = " ".join(option(name, value) for name, value in found.recipe.chosen.items())
+    out.print(f"Next, with the same columns: gramian fit {source.data} --model {model} {chosen}", markup=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: gramian ranks movielens --min-value 4 --model lowrankedlae --ranks 8,32,128 --out ranks.svg")
 @recipe_flags
+@source_flags
 def ranks(
-    data: Data,
     *,
+    source: Source,
     model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(RANKED)}; repeat for more.")] = None,
     at: Annotated[str, typer.Option("--ranks", help="The ranks to try.")] = "8,16,32,64,128,256",
     metric: Annotated[str, typer.Option(help="What to show.")] = DEFAULT_METRICS[0],
     split: Annotated[str, typer.Option(help=f"One of {', '.join(SPLITS)}.")] = "strong",
     out_file: Annotated[Path | None, typer.Option("--out", help="Draw the curve to this file (.svg, .png, .pdf).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
-    user: UserColumn = None,
-    item: ItemColumn = None,
-    value: ValueColumn = None,
-    min_value: MinValue = None,
-    time: TimeColumn = None,
-    k_core: Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")] = 0,
     n_threads: Threads = None,
     as_json: AsJson = False,
     settings: dict[str, Any],
@@ -397,8 +423,7 @@ def ranks(
     wanted = [number(rank) for rank in at.split(",")]
     require_split(split, "")
     drawing = None if out_file is None else plots(out_file)
-    events = events_of(data, user, item, value, min_value, time, None)
-    parts = SPLITS[split](events.k_core(k_core) if k_core else events, seed)
+    parts = source.split(split, seed)
     with status("compiling kernels (the first run on a machine only)"):
         warm_up()
     paths = [rank_path(recipe, wanted, parts, [metric], n_threads=n_threads) for recipe in recipes]
@@ -408,9 +433,46 @@ def ranks(
         show_json({"metric": metric, "models": [p.recipe.to_json() | {"ranks": p.frame().to_dicts()} for p in paths]})
         return
     for found in paths:
-        out.print(curve(found, metric))
+        out.print(curve(found, metric, found.name))
     if out_file:
         out.print(f"Drawn to {out_file}", markup=False)
+
+
+@app.command(epilog="Example: gramian epochs movielens --min-value 4 --model ials --rank 64 --metric ndcg@20 --out my-model")
+@recipe_flags
+@source_flags
+def epochs(
+    *,
+    source: Source,
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(TRAINED)}.")] = "ials",
+    metric: Annotated[str, typer.Option(help="What to watch.")] = DEFAULT_METRICS[0],
+    patience: Annotated[int, typer.Option(help="Stop when it has not risen for so many epochs.", min=1)] = 3,
+    split: Annotated[str, typer.Option(help=f"One of {', '.join(SPLITS)}; its validation part is watched.")] = "strong",
+    out_folder: Annotated[Path | None, typer.Option("--out", help="Folder to write the best model to.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
+    n_threads: Threads = None,
+    as_json: AsJson = False,
+    settings: dict[str, Any],
+) -> None:
+    """Train a model epoch by epoch, and stop where it is best on the validation part."""
+    (recipe,) = recipes_of([model], settings)
+    require_split(split, "")
+    if out_folder:
+        place(out_folder, "model")
+    parts = source.split(split, seed).validation
+    if parts is None:
+        raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
+    with status("compiling kernels (the first run on a machine only)"):
+        warm_up()
+    found = epoch_path(recipe, parts, [metric], patience=patience, n_threads=n_threads)
+    if out_folder:
+        found.model.save(out_folder)
+    if as_json:
+        show_json({"metric": metric, "recipe": found.recipe.to_json(), "epochs": found.frame().to_dicts()})
+        return
+    out.print(curve(found, metric, str(found.recipe)))
+    if out_folder:
+        out.print(f"The best, fitted without the validation and test parts, is saved to {out_folder}", markup=False)
 
 
 @app.command(epilog="Example: gramian factors my-model --out items.parquet")
@@ -418,16 +480,17 @@ def factors(
     model: Saved,
     *,
     out_file: Annotated[Path, typer.Option("--out", help="A name ending in .parquet or .npy.")] = Path("factors.parquet"),
+    of: Annotated[str, typer.Option(help="items or users.")] = "items",
     as_json: AsJson = False,
 ) -> None:
-    """Write the factors of a low-rank model, for vector search."""
+    """Write the factors of a low-rank or factor model, for vector search."""
     fitted = load(model)
-    fitted.factors_to(out_file)
-    shape = fitted.factors()[1].shape
+    fitted.factors_to(out_file, of=of)
+    n, rank = fitted.events.n_items if of == "items" else fitted.events.n_users, fitted.factors()[1].shape[1]
     if as_json:
-        show_json({"file": str(out_file), "items": shape[0], "rank": shape[1]})
+        show_json({"file": str(out_file), of: n, "rank": rank})
         return
-    out.print(f"{shape[0]:,} items × {shape[1]} factors written to {out_file}", markup=False)
+    out.print(f"{n:,} {of} × {rank} factors written to {out_file}", markup=False)
 
 
 @app.command(epilog="Example: gramian datasets")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import combinations
 
 import numpy as np
@@ -14,8 +13,9 @@ from rich.text import Text
 
 from gramian.app.trial import Trial
 from gramian.linalg.memory import readable
-from gramian.models.recipe import short
+from gramian.models.recipe import Part, short
 from gramian.recommender import Explanation, Recommendations
+from gramian.tuning.epoch_path import EpochPath
 from gramian.tuning.rank_path import RankPath
 from gramian.tuning.search import Search
 
@@ -67,28 +67,28 @@ def reasons(explanation: Explanation, n: int = 3, width: int = 12) -> Text:
     return text
 
 
-def curve(path: RankPath, metric: str, width: int = 40) -> Table:
-    """A bar for each rank, from the worst value to the best."""
-    values = {rank: report[metric] for rank, report in path.reports.items()}
+def curve(path: RankPath | EpochPath, metric: str, title: str, width: int = 40) -> Table:
+    """A bar for each rank or epoch, from the worst value to the best."""
+    values = {at: report[metric] for at, report in path.reports.items()}
     low, high = min(values.values()), max(values.values())
-    table = Table(box=None, pad_edge=False, header_style="bold", title=Text(path.name), title_justify="left")
-    table.add_column("rank", justify="right")
+    table = Table(box=None, pad_edge=False, header_style="bold", title=Text(title), title_justify="left")
+    table.add_column("rank" if isinstance(path, RankPath) else "epoch", justify="right")
     table.add_column(metric, justify="right")
     table.add_column("")
-    for rank, value in values.items():
+    for at, value in values.items():
         length = 1 + round((value - low) / (high - low or 1) * (width - 1))
-        error = path.reports[rank].stderr.get(metric)
-        table.add_row(str(rank), f"{value:.4f}" + (f" ±{error:.4f}" if error is not None else ""), "█" * length)
+        error = path.reports[at].stderr.get(metric)
+        table.add_row(str(at), f"{value:.4f}" + (f" ±{error:.4f}" if error is not None else ""), "█" * length)
     return table
 
 
 def points(search: Search, n: int = 10) -> Table:
     """The best points of a search."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in (*asdict(search.recipe), search.metric):
+    for name in (*search.recipe.chosen, search.metric):
         table.add_column(name, justify="right", no_wrap=True)
     for place, result in enumerate(search.results[:n]):
-        cells = [short(v) for v in asdict(result.recipe).values()]
+        cells = [short(v) for v in result.recipe.chosen.values()]
         early = "" if result.n_users == search.n_users else f" (given up after {result.n_users:,} users)"
         value = f"{result.value:.4f} ±{result.stderr:.4f}{early}"
         table.add_row(*cells, value, style="green" if place == 0 else None)
@@ -97,8 +97,9 @@ def points(search: Search, n: int = 10) -> Table:
 
 def heat_maps(search: Search) -> Iterator[Group]:
     """The metric over each pair of settings that were varied in a grid, lighter where better."""
-    tried = {name: {asdict(r.recipe)[name] for r in search.results} for name in asdict(search.recipe)}
-    varied = [name for name, values in tried.items() if 1 < len(values) <= WIDEST]
+    tried = {name: {r.recipe.chosen[name] for r in search.results} for name in search.recipe.chosen}
+    plain = [name for name, value in search.recipe.chosen.items() if not isinstance(value, Part)]
+    varied = [name for name in plain if 1 < len(tried[name]) <= WIDEST]
     for pair in combinations(varied, 2):
         across, down = sorted(pair, key=lambda name: len(tried[name]))
         frame = search.heat_map(down, across)

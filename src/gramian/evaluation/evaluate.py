@@ -15,7 +15,7 @@ from gramian.data.split import Split
 from gramian.errors import InvalidInput, UnknownId
 from gramian.evaluation.metrics import CATALOG_METRICS, METRICS, Lists, find_hits, parse
 from gramian.linalg.threads import threads
-from gramian.recommender import Recommender
+from gramian.recommender import Hide, Recommender
 
 DEFAULT_METRICS = ("ndcg@20", "recall@20")
 
@@ -82,11 +82,17 @@ class Report:
 
 
 def evaluate(
-    model: Recommender, split: Split, metrics: Sequence[str] = DEFAULT_METRICS, *, n_threads: int | None = None
+    model: Recommender,
+    split: Split,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    *,
+    exclude_self: bool = False,
+    n_threads: int | None = None,
 ) -> Report:
     """Rank all items for every tested user of the split, without what is in their fold-in, and compare with their targets.
 
-    An item the model does not know can never be recommended, and counts as a miss where it is a target.
+    An item the model does not know can never be recommended, and counts as a miss where it is a target. Where users and items
+    are the nodes of one graph, `exclude_self` links nobody to themselves.
     """
     if not isinstance(model, Recommender):
         raise InvalidInput("a fitted model", type(model).__name__, "Fit it first: recipe.fit(split.train)")
@@ -96,7 +102,8 @@ def evaluate(
     users, items = split.target.users, model.events.items
     fold_in = split.fold_in.reindex(users, items).matrix
     with threads(n_threads):
-        columns, _ = model.top_k(fold_in, max(k for _, k in parsed.values()))
+        hide = Hide(selves=users.tolist() if exclude_self else None)
+        columns, _ = model.top_k(fold_in, max(k for _, k in parsed.values()), hide=hide)
         return judged(columns, model.events, split, parsed)
 
 

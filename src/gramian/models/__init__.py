@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+from gramian.models.als import IALS, WRMF, DebiasedIALS
 from gramian.models.autoencoders import DEQL, DLAE, EASE, EDLAE, DebiasedEASE
+from gramian.models.factors import Factors
 from gramian.models.low_rank import (
     ADMMEDLAE,
     LRR,
@@ -16,14 +18,16 @@ from gramian.models.low_rank import (
 )
 from gramian.models.popularity import Popularity
 from gramian.models.recipe import Recipe
+from gramian.models.rg import RG2, RG2ALS, RGX, RG2NewtonCG
 from gramian.models.scorers import ItemWeights, LowRank, SameForAll, SparseWeights
 from gramian.models.slim import SLIM
 from gramian.recommender import Recommender, loaded
 
 FULL_RANK = (EASE, DLAE, EDLAE, DEQL, DebiasedEASE)
 LOW_RANK = (LRR, LowRankDLAE, LowRankEDLAE, ADMMEDLAE, RegularizedPCA, DropoutMF, WLAE, VLAE, NuclearNormMF)
-MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, *FULL_RANK, *LOW_RANK, SLIM)}
-SCORERS = {s.name: s for s in (ItemWeights, LowRank, SparseWeights, SameForAll)}
+FACTOR = (IALS, WRMF, DebiasedIALS, RG2, RG2ALS, RGX, RG2NewtonCG)
+MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, *FULL_RANK, *LOW_RANK, SLIM, *FACTOR)}
+SCORERS = {s.name: s for s in (ItemWeights, LowRank, SparseWeights, Factors, SameForAll)}
 
 
 def load(path: str | Path) -> Recommender:

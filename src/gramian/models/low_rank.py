@@ -35,6 +35,7 @@ from gramian.models.autoencoders import DLAE, EDLAE, LinearAutoencoder, dropout_
 from gramian.models.recipe import Recipe, setting
 from gramian.models.scorers import ItemWeights, LowRank
 from gramian.progress import track
+from gramian.recommender import Scorer
 
 RANKS = (32, 64, 128, 256, 512)
 START = 64  # singular values looked at first, where the rank is induced
@@ -59,10 +60,10 @@ class Truncated(Recipe):
         """The decomposition, to this rank."""
 
     @abstractmethod
-    def truncated(self, found: Any) -> LowRank:
+    def truncated(self, found: Any) -> Scorer:
         """The model, from a decomposition to its rank or more."""
 
-    def scorer(self, events: Interactions, dtype: type) -> LowRank:
+    def scorer(self, events: Interactions, dtype: type) -> Scorer:
         return self.truncated(decomposed([self], events, dtype))
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:

@@ -1,11 +1,15 @@
-"""A recipe is frozen hyperparameters, checked on creation. Fitting it gives a Recommender and changes nothing."""
+"""A recipe is frozen hyperparameters, checked on creation. Fitting it gives a Recommender and changes nothing.
+
+A hyperparameter may have hyperparameters of its own, as a solver has its steps: it is a `Part`, and so is a recipe.
+"""
 
 from __future__ import annotations
 
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from math import inf, isclose
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,16 +39,16 @@ def setting(
     *,
     at_least: float = -inf,
     below: float = inf,
-    choices: tuple[str, ...] = (),
+    choices: tuple[Any, ...] = (),
     per_factor: bool = False,
     tries: tuple[Any, ...] = (),
     free: bool = False,
 ) -> Any:
     """A hyperparameter, said once, for all who need it: constructor, checks, command line and search.
 
-    It is of its default's type: a number, a whole number, True or False, or one of `choices`; with `per_factor`, one number
-    or one for each factor. A search tries `tries`. Recipes that differ in a `free` setting only are fitted together at the
-    cost of one.
+    It is of its default's type: a number, a whole number, True or False, one of `choices`, or a part of one of the kinds in
+    `choices`; with `per_factor`, one number or one for each factor. A search tries `tries`. Recipes that differ in a `free`
+    setting only are fitted together at the cost of one.
     """
     about_it = {"about": about, "at_least": at_least, "below": below, "choices": choices, "per_factor": per_factor}
     return field(default=default, metadata=about_it | {"tries": tries or (default,), "free": free})
@@ -56,6 +60,8 @@ def checked(value: Any, default: Any, limits: Mapping[str, Any]) -> Any:
         return value if isinstance(value, bool) else None
     if isinstance(default, str):
         return value if value in limits["choices"] else None
+    if isinstance(default, Part):
+        return part_of(value, limits["choices"])
     if limits["per_factor"] and isinstance(value, list | tuple | np.ndarray):
         parts = tuple(checked(part, default, {**limits, "per_factor": False}) for part in value)
         return parts if parts and None not in parts else None
@@ -72,6 +78,8 @@ def wanted(default: Any, limits: Mapping[str, Any]) -> str:
         return "True or False"
     if isinstance(default, str):
         return " or ".join(map(repr, limits["choices"]))
+    if isinstance(default, Part):
+        return " or ".join(str(kind()) for kind in limits["choices"])
     kind = "a whole number" if isinstance(default, int) else "a number"
     high = f" and below {limits['below']:g}" if limits["below"] < inf else ""
     many = ", or a list of one for each factor" if limits["per_factor"] else ""
@@ -83,6 +91,52 @@ def short(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(short, value))})"
     return format(value, "g") if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Named settings, checked on creation."""
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = checked(getattr(self, f.name), f.default, f.metadata)
+            if value is None:
+                what, got = wanted(f.default, f.metadata), repr(getattr(self, f.name))
+                raise InvalidInput(f"{f.name} of {type(self).__name__} to be {what}", got, f"The default is {f.default}")
+            object.__setattr__(self, f.name, value)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def settings(self) -> str:
+        """The settings in short, as in 'dropout=0.3, l2=200', without switches and parts that are as usual."""
+        quiet = {f.name for f in fields(self) if isinstance(f.default, bool | Part) and getattr(self, f.name) == f.default}
+        return ", ".join(f"{name}={short(value)}" for name, value in self.chosen.items() if name not in quiet)
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.settings})"
+
+    def to_json(self) -> dict[str, Any]:
+        settings = {name: v.to_json() if isinstance(v, Part) else v for name, v in self.chosen.items()}
+        return {"name": type(self).__name__, "settings": settings}
+
+
+def part_of(value: Any, kinds: tuple[type[Part], ...]) -> Part | None:
+    """A part, which may be given by its JSON, or in words as it is printed; None where it is none of these kinds."""
+    if isinstance(value, kinds):
+        return value
+    if isinstance(value, str):
+        words = re.fullmatch(r"(\w+)(?:\((.*)\))?", value.strip())
+        pairs = re.findall(r"(\w+)=([-+.\de]+)", words[2] or "") if words else []
+        value = {"name": words[1], "settings": {name: float(number) for name, number in pairs}} if words else None
+    named = {kind.__name__.lower(): kind for kind in kinds}
+    if not (isinstance(value, Mapping) and str(value.get("name")).lower() in named):
+        return None
+    kind, settings = named[str(value["name"]).lower()], value.get("settings", {})
+    return kind(**settings) if set(settings) <= {f.name for f in fields(kind)} else None
 
 
 @dataclass(frozen=True)
@@ -107,28 +161,8 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Recipe(ABC):
+class Recipe(Part, ABC):
     """The base of all models."""
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            value = checked(getattr(self, f.name), f.default, f.metadata)
-            if value is None:
-                what, got = wanted(f.default, f.metadata), repr(getattr(self, f.name))
-                raise InvalidInput(f"{f.name} of {type(self).__name__} to be {what}", got, f"The default is {f.default}")
-            object.__setattr__(self, f.name, value)
-
-    @property
-    def settings(self) -> str:
-        """The settings in short, as in 'dropout=0.3, l2=200'."""
-        shown = (f for f in fields(self) if not (isinstance(f.default, bool) and getattr(self, f.name) == f.default))
-        return ", ".join(f"{f.name}={short(getattr(self, f.name))}" for f in shown)
-
-    def __str__(self) -> str:
-        return f"{type(self).__name__}({self.settings})"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"name": type(self).__name__, "settings": asdict(self)}
 
     def fit(
         self,
@@ -243,7 +277,7 @@ def equivalent(one: Recipe, other: Recipe) -> bool:
     if not (isinstance(one, Recipe) and isinstance(other, Recipe)):
         raise InvalidInput("two recipes", f"{type(one).__name__} and {type(other).__name__}", "Pass gr.EASE(l2=100), say")
     a, b = one.canonical(), other.canonical()
-    return type(a) is type(b) and all(same(x, y) for x, y in zip(astuple(a), astuple(b), strict=True))
+    return type(a) is type(b) and all(same(x, b.chosen[name]) for name, x in a.chosen.items())
 
 
 def same(x: Any, y: Any) -> bool:

@@ -49,7 +49,7 @@ class ItemWeights:
         weights[np.diag_indices(len(weights))] += self.diagonal
         return weights
 
-    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
         raise NotSupported("a low-rank or factor model", "an item-item model", "Use weights()")
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -81,9 +81,7 @@ class LowRank:
 
     def similar(self, item: int) -> np.ndarray:
         """The cosine between what items decode from."""
-        length = np.sqrt(np.einsum("ik,ik->i", self.decoder, self.decoder))
-        length[length == 0] = 1
-        return self.decoder @ (self.decoder[item] / length[item]) / length
+        return cosines(self.decoder, item)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         return values * (self.encoder[history].astype(np.float64) @ self.decoder[item])
@@ -93,8 +91,8 @@ class LowRank:
         require(4 * n * n, f"dense {n:,} × {n:,} weights", "Use factors()")
         return self.encoder @ self.decoder.T
 
-    def factors(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.encoder, self.decoder
+    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
+        return {"encoder": self.encoder, "decoder": self.decoder}
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {}, {"encoder": self.encoder, "decoder": self.decoder}
@@ -105,6 +103,13 @@ class LowRank:
         store.require(encoder.ndim == 2 and encoder.shape == decoder.shape, "an encoder and a decoder of one shape")
         store.require(encoder.dtype == decoder.dtype == np.float32, "an encoder and a decoder in float32")
         return LowRank(encoder, decoder)
+
+
+def cosines(vectors: np.ndarray, at: int) -> np.ndarray:
+    """Of one vector with every vector; 0 with those of no length."""
+    length = np.sqrt(np.einsum("ik,ik->i", vectors, vectors))
+    length[length == 0] = 1
+    return vectors @ (vectors[at] / length[at]) / length
 
 
 class SparseWeights:
@@ -136,7 +141,7 @@ class SparseWeights:
         require(4 * n * n, f"dense {n:,} × {n:,} weights", "Use model.scorer.matrix")
         return self.matrix.toarray()
 
-    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
         raise NotSupported("a low-rank or factor model", "an item-item model", "Use weights()")
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -183,7 +188,7 @@ class SameForAll:
     def weights(self) -> np.ndarray:
         raise NotSupported("an item-item model", "one score per item", "Fit EASE, say")
 
-    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
         raise NotSupported("a low-rank or factor model", "one score per item", "Fit another model")
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

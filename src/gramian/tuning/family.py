@@ -2,7 +2,8 @@
 
 Recipes whose penalty Λ = slope·s + ridge agrees, such as DEQL at any kept_weight, share an inverse and the product with it:
 they are one family. Families of one slope may share an eigendecomposition, where there are many ridges and few users. Models of
-low rank share a decomposition, whatever their rank and how they shrink it.
+low rank share a decomposition, whatever their rank and how they shrink it. Recipes trained in epochs share a training, however
+long.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from gramian.linalg.product import dense_panels, panels, times
 from gramian.linalg.spectral import Spectrum, pays, spectrum_bytes
 from gramian.linalg.symmetric import Symmetric
 from gramian.models.autoencoders import LinearAutoencoder, squares
+from gramian.models.iterative import Epoch, Iterative
 from gramian.models.low_rank import Truncated, decomposed, require_rank
 from gramian.models.recipe import ClosedForm, Recipe, precise
 from gramian.recommender import Scorer
@@ -53,13 +55,18 @@ class Fits:
     def families(self, recipes: Sequence[Recipe]) -> Iterator[Family]:
         slopes: dict[float, dict[float, list[LinearAutoencoder]]] = {}
         decompositions: dict[Hashable, list[Truncated]] = {}
+        trainings: dict[Recipe, dict[int, Iterative]] = {}
         for recipe in recipes:
             if isinstance(recipe, LinearAutoencoder):
                 slopes.setdefault(recipe.slope, {}).setdefault(recipe.ridge, []).append(recipe)
             elif isinstance(recipe, Truncated):
                 decompositions.setdefault(recipe.decomposition, []).append(recipe)
+            elif isinstance(recipe, Iterative):
+                trainings.setdefault(replace(recipe, n_epochs=1), {})[recipe.n_epochs] = recipe  # type: ignore[call-arg]
             else:
                 yield from self.alone(recipe, lambda recipe=recipe: self.scorer(recipe))  # type: ignore[misc]
+        for stops in trainings.values():
+            yield from self.along(stops)
         for sharing in decompositions.values():
             possible = [member for member in sharing if member.rank <= min(self.train.n_users, self.train.n_items)]
             found = decomposed(possible, self.train, self.dtype) if possible else None
@@ -81,6 +88,24 @@ class Fits:
             warnings.warn(f"{recipe} is left out: {error}", stacklevel=2)
             return
         yield Family([recipe], scorer.panels, np.ones((1, self.train.n_items), np.float32))
+
+    def along(self, stops: dict[int, Iterative]) -> Iterator[Family]:
+        """Recipes that differ in their number of epochs only: one training."""
+        training = stops[max(stops)].epochs(self.train, dtype=self.dtype)
+        while stops:
+            epoch = self.next_epoch(training, stops)
+            if epoch is None:
+                return
+            if epoch.number in stops:
+                yield from self.alone(stops.pop(epoch.number), lambda scorer=epoch.model.scorer: scorer)  # type: ignore[misc]
+
+    def next_epoch(self, training: Iterator[Epoch], stops: dict[int, Iterative]) -> Epoch | None:
+        """The next epoch, or none where the recipe makes no sense for these interactions."""
+        try:
+            return next(training)
+        except (InvalidInput, Inaccurate) as error:
+            warnings.warn(f"{stops[min(stops)]} is left out: {error}", stacklevel=2)
+            return None
 
     def scorer(self, recipe: Recipe) -> Scorer:
         if isinstance(recipe, ClosedForm):

@@ -7,7 +7,7 @@ errors of the paired difference.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from gramian.data.split import Split
 from gramian.errors import InvalidInput
 from gramian.linalg.symmetric import checked_dtype
 from gramian.linalg.threads import threads
-from gramian.models.recipe import Recipe
+from gramian.models.recipe import Part, Recipe
 from gramian.progress import bar
 from gramian.recommender import Recommender
 from gramian.tuning.family import Family, Fits
@@ -70,12 +70,12 @@ class Search:
 
     def frame(self) -> pl.DataFrame:
         """One row for each point, best first: its settings, the metric, its standard error, the users it was judged on."""
-        rows = [asdict(r.recipe) | {self.metric: r.value, "stderr": r.stderr, "users": r.n_users} for r in self.results]
+        rows = [plain(r.recipe) | {self.metric: r.value, "stderr": r.stderr, "users": r.n_users} for r in self.results]
         return pl.DataFrame(rows)
 
     def heat_map(self, down: str, across: str) -> pl.DataFrame:
         """The best value of the metric at each pair of values of two settings: one down, one across."""
-        known = list(asdict(self.recipe))
+        known = list(self.recipe.chosen)
         if down == across or not {down, across} <= set(known):
             raise InvalidInput(f"two settings among {', '.join(known)}", f"{down}, {across}", "Name two of them")
         table = self.frame().pivot(on=across, index=down, values=self.metric, aggregate_function="max", sort_columns=True)
@@ -115,6 +115,11 @@ def tune(
     return search.result(recipes)
 
 
+def plain(recipe: Recipe) -> dict[str, Any]:
+    """The settings of a recipe, with its parts in words."""
+    return {name: str(value) if isinstance(value, Part) else value for name, value in recipe.chosen.items()}
+
+
 def judge_of(data: Split | Interactions, metric: str, fold_in: float, seed: int) -> Judge:
     if isinstance(data, Split):
         return OnSplit(data, metric)
@@ -136,7 +141,7 @@ class Searching:
     def key(self, recipe: Recipe) -> str:
         """The same for recipes that are the same model."""
         canonical = self.judge.canonical(recipe)
-        parts = (format(value, ".12g") if isinstance(value, float) else repr(value) for value in astuple(canonical))
+        parts = (format(value, ".12g") if isinstance(value, float) else repr(value) for value in canonical.chosen.values())
         return f"{type(canonical).__name__}({', '.join(parts)})"
 
     def judge_all(self, recipes: Sequence[Recipe], what: str = "tuning") -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from gramian.data.tables import is_number
 from gramian.errors import InvalidInput, NotSupported
-from gramian.models.recipe import Recipe, checked, wanted
+from gramian.models.recipe import Part, Recipe, checked, wanted
 
 SWEEP = 16  # points of a free range
 LOG = 10  # a range that spans this factor is searched on a log scale
@@ -80,7 +80,7 @@ class Space:
 
 def axis(name: str, values: Any) -> Range | list[Any]:
     """One setting's values: a number, a list of them, or a range (low, high)."""
-    if isinstance(values, bool | str) or is_number(values):
+    if isinstance(values, bool | str | Part) or is_number(values):
         return [values]
     if isinstance(values, tuple) and len(values) == 2 and all(is_number(v) for v in values):
         if not values[0] < values[1] < float("inf"):

@@ -1,0 +1,188 @@
+"""Alternating least squares for weighted squared losses: with the items' vectors fixed, every user's is a small linear system,
+and the other way round.
+
+An epoch solves for all users, then for all items. Both halves are linalg/rows.py: a user's row by the loss's `Rule`, an item's
+row with the same numbers read by column. A half step turns all vectors to the basis in which what rows share is diagonal; no
+score changes by that.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.data.interactions import Interactions
+from gramian.linalg.rows import OWN, PULL, REST, RIDGE, SHARED, Fixed, Rows, alone
+from gramian.models.factors import Factors, Rule, Terms, require_finite, sizes
+from gramian.models.iterative import Iterative, State, epochs_setting, seed_setting
+from gramian.models.low_rank import rank_setting
+from gramian.models.recipe import setting
+from gramian.models.solvers import SOLVERS, ConjugateGradient, Solver
+
+
+def solver_setting() -> Any:
+    return setting(ConjugateGradient(), "how rows are solved for", choices=SOLVERS)
+
+
+class Alternating(Iterative):
+    """A weighted squared loss, alternately minimised."""
+
+    solver: Solver
+
+    @abstractmethod
+    def rule(self, n_items: int) -> Rule:
+        """The loss, as a user brings it to a row's solve."""
+
+    @abstractmethod
+    def item_ridges(self, events: Interactions) -> np.ndarray:
+        """The penalty on each item's vector."""
+
+    def user_gram(self, items: np.ndarray) -> np.ndarray:
+        """G of the users' half step."""
+        return items.T @ items
+
+    def improved(self, events: Interactions, state: State) -> Iterator[State]:
+        users, items = state.users, state.items
+        kind = items.dtype
+        x, rule = events.matrix, self.rule(events.n_items)
+        of_users = rule.numbers(sizes(x))
+        by_user = of_users.astype(kind)
+        of_items = np.ones((events.n_items, 5), kind)
+        of_items[:, RIDGE] = self.item_ridges(events)
+        user_rows = Rows(x, by_user, np.ones((events.n_items, 2), kind))
+        item_rows = Rows(sp.csr_array(x.T.tocsr()), of_items, np.ascontiguousarray(by_user[:, [OWN, PULL]]))
+        base = float(rule.base.at(sizes(x)[sizes(x) > 0]).sum())
+        while True:
+            fixed, basis = Fixed.of(items, self.user_gram(items), items.sum(axis=0, dtype=np.float64))
+            items, users = fixed.factors, users @ basis
+            require_finite(self.half(user_rows, fixed, users))
+            gram, total = weighted(users, by_user[:, SHARED]), by_user[:, REST] @ users
+            fixed, basis = Fixed.of(users, gram, total)
+            users, items = fixed.factors, items @ basis
+            values = self.half(item_rows, fixed, items)
+            require_finite(values)
+            penalty = float(of_users[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
+            yield State(users, items, float(values.sum()) + penalty + base)
+
+    def half(self, rows: Rows, fixed: Fixed, out: np.ndarray) -> np.ndarray:
+        return alone(rows, fixed, out) if rows.alone else self.solver.solve(rows, fixed, out)
+
+    def fitted(self, events: Interactions, state: State) -> Factors:
+        return Factors.of(state.items, self.user_gram(state.items), self.rule(events.n_items))
+
+
+def weighted(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Σ_u weight_u · vector_u vector_uᵀ."""
+    if (weights == weights[0]).all():
+        return weights[0] * (vectors.T @ vectors)
+    return vectors.T @ (weights[:, None] * vectors)
+
+
+def popularity(events: Interactions) -> np.ndarray:
+    """What each item weighs."""
+    return np.asarray(events.matrix.sum(axis=0), np.float64)
+
+
+@dataclass(frozen=True)
+class WRMF(Alternating):
+    """min Σ_ui c_ui (x_ui − p_u·q_i)² + l2 (‖P‖² + ‖Q‖²),  c = 1 + positive_weight·x   (Hu et al. 2008, Pan et al. 2008)."""
+
+    rank: int = rank_setting()
+    positive_weight: float = setting(4.0, "weight of a positive beyond 1", at_least=0, tries=(0.5, 1, 2, 4, 8, 16, 32))
+    l2: float = setting(30.0, "penalty on the vectors", at_least=0, tries=(1, 3, 10, 30, 100, 300))
+    n_epochs: int = epochs_setting()
+    solver: Solver = solver_setting()
+    seed: int = seed_setting()
+
+    def rule(self, n_items: int) -> Rule:
+        weight = Terms(constant=1 + self.positive_weight)
+        return Rule(
+            shared=Terms(constant=1),
+            own=Terms(constant=self.positive_weight),
+            pull=weight,
+            rest=Terms(),
+            base=Terms(linear=weight.constant),
+            l2=self.l2,
+            ridge=Terms(constant=1),
+        )
+
+    def item_ridges(self, events: Interactions) -> np.ndarray:
+        return np.full(events.n_items, self.l2)
+
+
+def unobserved_setting() -> Any:
+    return setting(0.3, "weight of every pair, touched or not", at_least=1e-9, tries=(0.01, 0.03, 0.1, 0.3, 1))
+
+
+def ridge_setting() -> Any:
+    return setting(0.01, "penalty on the vectors", at_least=0, tries=(0.001, 0.003, 0.01, 0.03))
+
+
+def exponent_setting() -> Any:
+    return setting(1.0, "how much more the vectors of the frequent are penalised: by frequency^l2_exponent", at_least=0)
+
+
+@dataclass(frozen=True)
+class IALS(Alternating):
+    """min Σ_pos (1 − p_u·q_i)² + α Σ_ui (p_u·q_i)² + l2 (Σ_u (|I_u| + αn)^ν ‖p_u‖² + Σ_i (|U_i| + αm)^ν ‖q_i‖²)
+
+    with α = unobserved_weight and ν = l2_exponent   (Rendle et al. 2022). Weights of interactions weigh the first sum.
+    """
+
+    rank: int = rank_setting()
+    unobserved_weight: float = unobserved_setting()
+    l2: float = ridge_setting()
+    l2_exponent: float = exponent_setting()
+    n_epochs: int = epochs_setting()
+    solver: Solver = solver_setting()
+    seed: int = seed_setting()
+
+    def rule(self, n_items: int) -> Rule:
+        one = Terms(constant=1)
+        return Rule(
+            shared=Terms(constant=self.unobserved_weight),
+            own=one,
+            pull=one,
+            rest=Terms(),
+            base=Terms(linear=1),
+            l2=self.l2,
+            ridge=Terms(constant=self.unobserved_weight * n_items, linear=1),
+            exponent=self.l2_exponent,
+        )
+
+    def item_ridges(self, events: Interactions) -> np.ndarray:
+        return self.l2 * (popularity(events) + self.unobserved_weight * events.n_users) ** self.l2_exponent
+
+
+@dataclass(frozen=True)
+class DebiasedIALS(IALS):
+    """iALS that takes some of what a user has not touched for liked   (paper 004): each positive also stands for hidden ones.
+
+    A positive weighs c_u = 1 + hidden_share + hidden_items/|I_u|, and is taken out of the unobserved as often. `hidden_share`
+    alone is the paper's constant c; `hidden_items` is its K, by which c_u depends on the user.
+    """
+
+    unobserved_weight: float = setting(
+        0.3, "weight of every pair, touched or not", at_least=1e-9, below=1, tries=(0.01, 0.03, 0.1, 0.3)
+    )
+    hidden_share: float = setting(0.0, "hidden likes, for each item a user touched", at_least=0, tries=(0, 0.5))
+    hidden_items: float = setting(10.0, "hidden likes of every user", at_least=0, tries=(0, 10, 30))
+
+    def rule(self, n_items: int) -> Rule:
+        plain, a = super().rule(n_items), self.unobserved_weight
+        constant, inverse = 1 + self.hidden_share, self.hidden_items
+        return Rule(
+            shared=plain.shared,
+            own=Terms(inverse=(1 - a) * inverse, constant=(1 - a) * constant),
+            pull=Terms(inverse=inverse, constant=constant),
+            rest=Terms(),
+            base=Terms(constant=inverse, linear=constant),
+            l2=self.l2,
+            ridge=plain.ridge,
+            exponent=plain.exponent,
+        )

@@ -1,0 +1,174 @@
+"""Models that are trained epoch by epoch: a generator, over which progress, early stopping and checkpoints are plain loops."""
+
+from __future__ import annotations
+
+import shutil
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gramian import store
+from gramian.data.interactions import Interactions
+from gramian.errors import DamagedFile, InvalidInput, MissingFile
+from gramian.linalg.memory import require
+from gramian.linalg.scratch import locked
+from gramian.linalg.symmetric import checked_dtype
+from gramian.linalg.threads import threads
+from gramian.models.recipe import Recipe, require_interactions, setting
+from gramian.progress import bar
+from gramian.recommender import Recommender, Scorer
+
+CHECKPOINTS = ("gramian-epoch-even", "gramian-epoch-odd")  # one is whole while the other is written
+
+
+def epochs_setting(default: int = 16) -> Any:
+    return setting(default, "rounds of training", at_least=1)
+
+
+def seed_setting() -> Any:
+    return setting(0, "seed of the first vectors", at_least=0)
+
+
+@dataclass(frozen=True)
+class State:
+    """What training has reached: vectors of users and items, and the loss with its penalties."""
+
+    users: np.ndarray
+    items: np.ndarray
+    objective: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A model after so many epochs, and its loss with penalties on what it was trained on."""
+
+    number: int
+    objective: float
+    model: Recommender
+
+
+class Iterative(Recipe):
+    """A recipe whose vectors are improved epoch by epoch."""
+
+    rank: int
+    n_epochs: int
+    seed: int
+
+    @abstractmethod
+    def improved(self, events: Interactions, state: State) -> Iterator[State]:
+        """The state after one epoch more, and one more, without end."""
+
+    @abstractmethod
+    def fitted(self, events: Interactions, state: State) -> Scorer:
+        """What a state gives for serving."""
+
+    def epochs(
+        self,
+        events: Interactions,
+        *,
+        dtype: str | type = "float32",
+        scratch: str | Path | None = None,
+        n_threads: int | None = None,
+    ) -> Iterator[Epoch]:
+        """Train, and give the model after each epoch, to look at or to stop.
+
+        With a `scratch` folder every epoch is kept there, and the same training, killed and started again, goes on after
+        the last one, to the same bits; so does one for more epochs.
+        """
+        require_interactions(events)
+        self.require_rank(events)
+        kind = checked_dtype(dtype)
+        require(self.fit_bytes(events, kind), f"vectors of {self.rank} for {events}", "Choose a lower rank")
+        folder = None if scratch is None else Path(scratch)
+        if folder is None:
+            yield from self._from(events, State(*self.first(events, kind)), 0, None, n_threads)
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder):
+            recipe = self.to_json()
+            recipe["settings"].pop("n_epochs")
+            key = {"recipe": recipe, "events": events.fingerprint, "dtype": np.dtype(kind).name}
+            number, state = latest(folder, key) or (0, State(*self.first(events, kind)))
+            if number > self.n_epochs:
+                wanted = f"at most {self.n_epochs} epochs in {folder}"
+                raise InvalidInput(wanted, f"{number}", "Name a new folder, or raise n_epochs")
+            if number == self.n_epochs:
+                yield Epoch(number, state.objective, Recommender(self.fitted(events, state), self, events))
+            yield from self._from(events, state, number, (folder, key), n_threads)
+
+    def _from(
+        self, events: Interactions, state: State, number: int, keep: tuple[Path, Any] | None, n_threads: int | None
+    ) -> Iterator[Epoch]:
+        training = self.improved(events, state)
+        with bar("epochs", self.n_epochs) as advance:
+            advance(number)
+            for following in range(number + 1, self.n_epochs + 1):
+                with threads(n_threads):
+                    state = next(training)
+                    epoch = Epoch(following, state.objective, Recommender(self.fitted(events, state), self, events))
+                if keep:
+                    keep_state(*keep, following, state)
+                advance(1)
+                yield epoch
+
+    def first(self, events: Interactions, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+        """Users at 0, items at random, small: what they make of each other then is smaller than what they will."""
+        rng = np.random.default_rng(self.seed)
+        items = rng.standard_normal((events.n_items, self.rank)) * (0.1 / np.sqrt(self.rank))
+        return np.zeros((events.n_users, self.rank), dtype), items.astype(dtype)
+
+    def require_rank(self, events: Interactions) -> None:
+        most = min(events.n_users, events.n_items) - 1
+        if self.rank > most:
+            wanted = f"rank of {type(self).__name__} below the number of users and of items"
+            got = f"{self.rank:,} for {events.n_users:,} users and {events.n_items:,} items"
+            raise InvalidInput(wanted, got, f"Choose at most {most:,}" if most else "There is nothing to factor")
+
+    def scorer(self, events: Interactions, dtype: type) -> Scorer:
+        return last(self.epochs(events, dtype=dtype)).model.scorer
+
+    def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
+        return last(self.epochs(events, dtype=dtype, scratch=scratch)).model.scorer
+
+    def fit_bytes(self, events: Interactions, dtype: type) -> int:
+        """The vectors, turned and not, the interactions by item, and a few numbers for each user and item."""
+        rows = events.n_users + events.n_items
+        return rows * (2 * self.rank + 16) * np.dtype(dtype).itemsize + 8 * events.n_interactions
+
+    def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
+        vectors = (events.n_users + events.n_items) * self.rank * np.dtype(dtype).itemsize
+        return self.fit_bytes(events, dtype), 2 * vectors
+
+
+def last(epochs: Iterator[Epoch]) -> Epoch:
+    """The last of them, none of the others kept."""
+    for epoch in epochs:
+        found = epoch
+    return found
+
+
+def keep_state(folder: Path, key: dict[str, Any], number: int, state: State) -> None:
+    facts = {"key": key, "epoch": number, "objective": state.objective}
+    store.write(folder / CHECKPOINTS[number % 2], "checkpoint", facts, {"users": state.users, "items": state.items}, {})
+
+
+def latest(folder: Path, key: dict[str, Any]) -> tuple[int, State] | None:
+    """The last epoch that was kept whole, if there is one."""
+    found = []
+    for name in CHECKPOINTS:
+        with suppress(MissingFile, DamagedFile):
+            facts, arrays, _ = store.read(folder / name, "checkpoint")
+            if facts["key"] != key:
+                raise InvalidInput(f"the scratch folder of this training in {folder}", "that of another", "Name a new folder")
+            found.append((int(facts["epoch"]), State(arrays["users"], arrays["items"], facts["objective"])))
+    return max(found, key=lambda kept: kept[0], default=None)
+
+
+def clear_checkpoints(folder: Path) -> None:
+    for name in CHECKPOINTS:
+        shutil.rmtree(folder / name, ignore_errors=True)

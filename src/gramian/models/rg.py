@@ -1,0 +1,302 @@
+"""Squared losses that approximate softmax: RG² and RG×   (papers 002 and 003).
+
+With N items and |I_x| of them touched by user x, the target is t = N/|I_x| − 1 where x touched and −1 elsewhere, the whole row
+weighs |I_x|, and vectors are penalised by l2 times the weight of their row or column:
+
+    Σ_x |I_x| ‖t_x − Q p_x‖²  +  l2 · (Σ_x N|I_x| ‖p_x‖² + D ‖Q‖²)        with D interactions.
+
+Rows and penalties are weighed alike, so the optimum is the soft-thresholded SVD of T' = N · dMat(|I_x|^-½) · X · (I − 11ᵀ/N)
+(X row-normalised and centred), with the threshold l2·√(N·D): RG2. The others alternate, or take Newton steps, towards the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.data.interactions import Interactions
+from gramian.errors import InvalidInput
+from gramian.linalg.product import times
+from gramian.linalg.spectral import GramOf, Top, top
+from gramian.models.als import Alternating, solver_setting, weighted
+from gramian.models.factors import Factors, Rule, Terms, require_finite, sizes
+from gramian.models.iterative import Iterative, State, epochs_setting, seed_setting
+from gramian.models.low_rank import Truncated, rank_setting
+from gramian.models.recipe import Recipe, setting
+from gramian.models.solvers import Solver
+
+Pair = tuple[np.ndarray, np.ndarray]  # one of users, one of items
+
+
+def penalty_setting() -> Any:
+    return setting(0.3, "penalty on the vectors, by the weight of their row", at_least=0, tries=(0.03, 0.1, 0.2, 0.3, 0.5))
+
+
+def negative_setting() -> Any:
+    return setting(1.0, "weight of what a user has not touched, of what is touched", at_least=0, tries=(0.3, 1))
+
+
+def loss(n_items: int, l2: float, negative_weight: float = 1.0, taken: float = 0.0) -> Rule:
+    """Weight s on a user's s positives, negative_weight·s elsewhere; `taken`·s times every squared score is taken off."""
+    n, a = n_items, negative_weight
+    return Rule(
+        shared=Terms(linear=a - taken),
+        own=Terms(linear=1 - a),
+        pull=Terms(constant=n, linear=-(1 - a)),
+        rest=Terms(linear=-a),
+        base=Terms(constant=n**2, linear=(a - 2) * n, square=1 - a),
+        l2=l2,
+        ridge=Terms(linear=a * n, square=1 - a),
+    )
+
+
+class Centred:
+    """C · A · C, with C = I − 11ᵀ/n, which takes the mean off."""
+
+    def __init__(self, operator: GramOf) -> None:
+        self.operator, self.n, self.dtype = operator, operator.n, operator.dtype
+
+    def __matmul__(self, right: np.ndarray) -> np.ndarray:
+        image = self.operator @ (right - right.mean(axis=0))
+        return image - image.mean(axis=0)
+
+
+@dataclass(frozen=True)
+class RG2(Truncated):
+    """RG² at its global optimum, in closed form: no epochs, no seed."""
+
+    rank: int = rank_setting()
+    l2: float = penalty_setting()
+
+    @property
+    def decomposition(self) -> Hashable:
+        return "RG2"
+
+    def decompose(self, events: Interactions, rank: int, dtype: type) -> tuple[Top, float]:
+        x, s = events.matrix, sizes(events.matrix)
+        roots = np.sqrt(np.repeat(np.maximum(s, 1e-30), np.diff(x.indptr)))
+        normal = sp.csr_array(((x.data / roots).astype(dtype), x.indices, x.indptr), x.shape)
+        return top(Centred(GramOf(normal, dtype)), rank), float(s.sum())
+
+    def truncated(self, found: tuple[Top, float]) -> Factors:
+        """Q = V · dMat((σ − l2·√(ND))^½) · (N/D)^¼, in the columns where anything is left."""
+        spectrum, weight = found
+        n = len(spectrum.vectors)
+        sigma = n * np.sqrt(spectrum.values[: self.rank].astype(np.float64))
+        left = sigma - self.l2 * np.sqrt(n * weight)
+        alive = np.flatnonzero((left > 0) & (sigma > 1e-6 * sigma[0]))
+        if len(alive) == 0:
+            largest = sigma[0] / np.sqrt(n * weight)
+            raise InvalidInput("l2 of RG2 that leaves a factor", f"{self.l2:g}", f"Lower it below {largest:.3g}")
+        items = spectrum.vectors[:, alive] * (np.sqrt(left[alive]) * (n / weight) ** 0.25)
+        items = items.astype(spectrum.vectors.dtype)
+        return Factors.of(items, items.T @ items, loss(n, self.l2))
+
+
+def require_binary(recipe: Recipe, events: Interactions) -> None:
+    if not events.is_binary:
+        wanted, do = f"0/1 interactions for {type(recipe).__name__}", "Use RG2, or read with min_value=... instead of value=..."
+        raise InvalidInput(wanted, "weights", do)
+
+
+class Weighing(Alternating):
+    """RG² by alternating least squares, with a weight of its own on what is not touched."""
+
+    l2: float
+    negative_weight: float
+
+    def rule(self, n_items: int) -> Rule:
+        return loss(n_items, self.l2, self.negative_weight)
+
+    def item_ridges(self, events: Interactions) -> np.ndarray:
+        s, a = sizes(events.matrix), self.negative_weight
+        return self.l2 * ((1 - a) * (events.matrix.T @ s) + a * s.sum())
+
+    def improved(self, events: Interactions, state: State) -> Iterator[State]:
+        require_binary(self, events)
+        return super().improved(events, state)
+
+
+@dataclass(frozen=True)
+class RG2ALS(Weighing):
+    """RG² by alternating least squares, with `negative_weight` times the weight on what is not touched.
+
+    At 1 all rows share one small system, so that an epoch is two sparse products, and it converges to RG2.
+    """
+
+    rank: int = rank_setting()
+    l2: float = penalty_setting()
+    negative_weight: float = negative_setting()
+    n_epochs: int = epochs_setting()
+    solver: Solver = solver_setting()
+    seed: int = seed_setting()
+
+    @classmethod
+    def sampled(cls, n_negatives: int, n_items: int, **settings: Any) -> RG2ALS:
+        """The weights that sampled softmax with so many negatives leads to   (paper 003, Eq. 19)."""
+        return cls(negative_weight=(n_negatives + 1) / n_items, **settings)
+
+
+@dataclass(frozen=True)
+class RGX(Weighing):
+    """RG×: RG² less `interaction` · |I_x|/N · (Σ_y o_xy)², the term of softmax's expansion in which scores meet.
+
+    form="printed" is the papers' update (paper 003, Eq. 38 and 39), which takes Σ_y o_xy² off instead; form="exact" is the term
+    itself, whose optimum is that of RG2 (all targets of a user sum to 0, and so do the scores).
+    """
+
+    rank: int = rank_setting()
+    l2: float = penalty_setting()
+    negative_weight: float = negative_setting()
+    interaction: float = setting(1.0, "how much of the interaction is taken off", at_least=0, tries=(0, 1, 100, 1000))
+    n_epochs: int = epochs_setting()
+    form: str = setting("printed", "the term that is taken off: printed or exact", choices=("printed", "exact"))
+    solver: Solver = solver_setting()
+    seed: int = seed_setting()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.form == "exact" and self.negative_weight != 1:
+            raise InvalidInput("negative_weight=1 with form='exact'", f"{self.negative_weight:g}", "Or choose form='printed'")
+
+    @classmethod
+    def sampled(cls, n_negatives: int, n_items: int, **settings: Any) -> RGX:
+        """The weights and the interaction that sampled softmax with so many negatives leads to   (paper 003, Eq. 32)."""
+        weight = (n_negatives + 1) / n_items
+        return cls(negative_weight=weight, interaction=weight, **settings)
+
+    def rule(self, n_items: int) -> Rule:
+        printed = self.form == "printed"
+        return loss(n_items, self.l2, self.negative_weight, self.interaction / n_items if printed else 0)
+
+    def user_gram(self, items: np.ndarray) -> np.ndarray:
+        gram = super().user_gram(items)
+        if self.form == "printed":
+            return gram
+        total = items.sum(axis=0)
+        return gram - self.interaction / len(items) * np.outer(total, total)
+
+    def improved(self, events: Interactions, state: State) -> Iterator[State]:
+        most = events.n_items * (1 if self.form == "exact" else self.negative_weight)
+        if self.interaction > most:
+            wanted = "interaction of RGX at which every system is positive definite"
+            got = f"{self.interaction:g} for {events.n_items:,} items and negative_weight={self.negative_weight:g}"
+            raise InvalidInput(wanted, got, f"Choose at most {most:g}")
+        return super().improved(events, state)
+
+
+@dataclass(frozen=True)
+class RG2NewtonCG(Iterative):
+    """RG² by Gauss-Newton steps in all vectors at once, each by conjugate gradients   (paper 002, appendix D).
+
+    The loss is a square of what is linear in the data, so that only its gradient needs the interactions: the conjugate
+    gradients work on dense matrices alone. Along a step the loss is a polynomial of degree four, and is taken to its least.
+    """
+
+    rank: int = rank_setting()
+    l2: float = penalty_setting()
+    n_epochs: int = epochs_setting()
+    steps: int = setting(10, "conjugate gradient steps of each Newton step", at_least=1)
+    seed: int = seed_setting()
+
+    def first(self, events: Interactions, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+        """Both at random: at 0 the gradient would be 0."""
+        _, items = super().first(events, dtype)
+        users = np.random.default_rng([self.seed, 1]).standard_normal((events.n_users, self.rank)) * (0.1 / np.sqrt(self.rank))
+        return users.astype(dtype), items
+
+    def fitted(self, events: Interactions, state: State) -> Factors:
+        return Factors.of(state.items, state.items.T @ state.items, loss(events.n_items, self.l2))
+
+    def improved(self, events: Interactions, state: State) -> Iterator[State]:
+        require_binary(self, events)
+        p, q = state.users, state.items
+        x, x_t = events.matrix, sp.csr_array(events.matrix.T.tocsr())
+        n, s = events.n_items, sizes(x)
+        base = float(loss(n, self.l2).base.at(s[s > 0]).sum())
+        s_column = s.astype(q.dtype)[:, None]
+        of_user, of_item = self.l2 * n * np.maximum(s_column, 1e-30), self.l2 * float(s.sum())
+
+        def target_times(right: np.ndarray) -> np.ndarray:
+            """dMat(|I|) · T · right = (N·X − |I|1ᵀ) · right."""
+            return n * times(x, right) - s_column * right.sum(axis=0)
+
+        def times_target(left: np.ndarray) -> np.ndarray:
+            return n * times(x_t, left) - (s_column * left).sum(axis=0)
+
+        while True:
+            gram_q, gram_p = q.T @ q, weighted(p, s_column[:, 0])
+            pulled = target_times(q)
+            down_p = pulled - s_column * (p @ gram_q) - of_user * p  # minus half the gradient
+            down_q = times_target(p) - q @ gram_p - of_item * q
+
+            def image(a: np.ndarray, b: np.ndarray) -> Pair:
+                """The Gauss-Newton matrix times (a, b): what scores a·qᵀ + p·bᵀ do to both sides."""
+                mixed = b.T @ q  # noqa: B023
+                over = s_column * (a @ gram_q + p @ mixed) + of_user * a  # noqa: B023
+                across = b @ gram_p + q @ (a.T @ (s_column * p)) + of_item * b  # noqa: B023
+                return over, across
+
+            inverse_q = np.linalg.inv(gram_q.astype(np.float64) + self.l2 * n * np.eye(self.rank)).astype(q.dtype)
+            inverse_p = np.linalg.inv(gram_p.astype(np.float64) + of_item * np.eye(self.rank)).astype(q.dtype)
+
+            def near(a: np.ndarray, b: np.ndarray) -> Pair:
+                """The inverse of the matrix's two diagonal blocks."""
+                return a @ inverse_q / np.maximum(s_column, 1), b @ inverse_p  # noqa: B023
+
+            a, b = conjugate_gradients(image, near, (down_p, down_q), self.steps)
+            far = self.farthest(p, q, a, b, down_p, down_q, target_times(b), s_column, (of_user, of_item))
+            p, q = p + far * a, q + far * b
+            value = self.value(p, q, target_times(q), s_column, (of_user, of_item)) + base
+            require_finite(np.array([value]))
+            yield State(p, q, value)
+
+    def value(self, p: Any, q: Any, pulled: Any, s: Any, ridges: tuple[Any, float]) -> float:
+        """The loss, less its value at 0."""
+        scores = np.vdot(q.T @ q, p.T @ (s * p))
+        penalties = np.vdot(p, ridges[0] * p) + ridges[1] * np.vdot(q, q)
+        return float(scores - 2 * np.vdot(p, pulled) + penalties)
+
+    def farthest(self, p: Any, q: Any, a: Any, b: Any, down_p: Any, down_q: Any, pulled_b: Any, s: Any, ridges: Any) -> float:
+        """Where along (a, b) the loss is least. Scores are o + t(aqᵀ + pbᵀ) + t²abᵀ."""
+        sa, sp_ = s * a, s * p
+        qq, qb, bb = q.T @ q, q.T @ b, b.T @ b
+        pp, pa, aa = p.T @ sp_, p.T @ sa, a.T @ sa
+        linear = -2 * (np.vdot(down_p, a) + np.vdot(down_q, b))
+        first = np.vdot(aa, qq) + 2 * np.vdot(pa.T, qb) + np.vdot(pp, bb)  # ‖aqᵀ + pbᵀ‖² by s
+        crossed = np.vdot(pa, qb) - np.vdot(a, pulled_b)  # ⟨o − T, abᵀ⟩ by s
+        square = first + 2 * crossed + np.vdot(a, ridges[0] * a) + ridges[1] * np.vdot(b, b)
+        cube = 2 * (np.vdot(aa, qb) + np.vdot(pa, bb))
+        fourth = np.vdot(aa, bb)
+        at = np.roots([4 * fourth, 3 * cube, 2 * square, linear])
+        real = at[np.isreal(at)].real
+        values = np.polyval([fourth, cube, square, linear, 0], real)
+        return float(real[np.argmin(values)])
+
+
+def conjugate_gradients(image: Any, near: Any, right: Pair, steps: int) -> Pair:
+    """image(a, b) = right, from 0, for pairs of matrices, helped by `near` to the inverse."""
+    rest = right
+    ahead = near(*rest)
+    before = inner(rest, ahead)
+    step, found = ahead, (np.zeros_like(right[0]), np.zeros_like(right[1]))
+    for _ in range(steps):
+        if before <= 0:
+            break
+        moved = image(*step)
+        far = before / inner(step, moved)
+        found = (found[0] + far * step[0], found[1] + far * step[1])
+        rest = (rest[0] - far * moved[0], rest[1] - far * moved[1])
+        ahead = near(*rest)
+        after = inner(rest, ahead)
+        step = (ahead[0] + after / before * step[0], ahead[1] + after / before * step[1])
+        before = after
+    return found
+
+
+def inner(one: Pair, other: Pair) -> float:
+    return float(np.vdot(one[0], other[0]) + np.vdot(one[1], other[1]))
