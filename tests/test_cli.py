@@ -413,3 +413,24 @@ def test_small_things_a_person_may_type(csv, model, tmp_path):
     assert gramian("explain", model, 1, "--history", 2, "-k", 0).returncode == 2
     space = [word for part in ("non-negative=false", "l1=30", "l2=100") for word in ("--space", part)]
     assert "--model slim --l1 30 --l2 100 --no-non-negative" in ok("tune", csv, "--model", "slim", *space)
+
+
+def test_a_factor_model_is_trained_in_epochs_and_served(csv, tmp_path):
+    words = ["epochs", csv, "--model", "ials", "--rank", 2, "--n-epochs", 4, "--metric", "ndcg@5"]
+    found = json.loads(ok(*words, "--out", tmp_path / "m", "--json"))
+    assert 1 <= found["recipe"]["settings"]["n_epochs"] <= 4
+    assert [row["epoch"] for row in found["epochs"]] == list(range(1, len(found["epochs"]) + 1))
+    assert "epoch" in ok(*words)
+    fitted = ["fit", csv, "--model", "rgx", "--rank", 2, "--solver", "conjugategradient(steps=3)", "--out", tmp_path / "rgx"]
+    assert "RGX(" in ok(*fitted, "--scratch", tmp_path / "scratch")
+    assert not (tmp_path / "scratch").exists()
+    assert str(gr.load(tmp_path / "rgx").recipe.solver) == "ConjugateGradient(steps=3)"
+    ok("factors", tmp_path / "rgx", "--of", "users", "--out", tmp_path / "users.parquet")
+    assert pl.read_parquet(tmp_path / "users.parquet").columns == ["user", "vector"]
+    for words, problem in (
+        (["fit", csv, "--model", "ials", "--rank", 4000, "--out", tmp_path / "x"], "rank of IALS"),
+        (["fit", csv, "--model", "ials", "--solver", "magic", "--out", tmp_path / "x"], "solver of IALS"),
+        (["epochs", csv, "--model", "ease"], "epochs"),
+    ):
+        done = gramian(*words)
+        assert (done.returncode, problem in done.stderr) == (2, True), done.stderr

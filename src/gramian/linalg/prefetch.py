@@ -7,7 +7,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-AHEAD = 6  # rows
+AHEAD = 8  # rows
 LINE = 64  # bytes of a cache line
 
 
@@ -33,3 +33,10 @@ def fetch_row(array, row):  # type: ignore[no-untyped-def]
     width = array.shape[1]
     for at in range(0, width, LINE // array.itemsize):
         fetch(array, row * width + at)  # type: ignore[call-arg]
+
+
+@njit(inline="always")
+def look_ahead(array, indices, p, stop):  # type: ignore[no-untyped-def]
+    # ask for the row that will be needed in a few steps
+    if p + AHEAD < stop:
+        fetch_row(array, indices[p + AHEAD])

@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from numba import get_num_threads, njit, prange
 from scipy.linalg import eigh
 
-from gramian.linalg.prefetch import AHEAD, fetch_row
+from gramian.linalg.prefetch import look_ahead
 
 SHARED, OWN, PULL, REST, RIDGE = range(5)  # a row's numbers
 PARTS = 8  # for each thread
@@ -106,12 +106,6 @@ def dot(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(inline="always")
-def look_ahead(fixed, indices, p, stop):  # type: ignore[no-untyped-def]
-    if p + AHEAD < stop:
-        fetch_row(fixed, indices[p + AHEAD])
-
-
 @njit(parallel=True, cache=True, fastmath=FAST)
 def solve_alone(out, values, order, n_parts, indptr, indices, data, fixed, spectrum, total, by_row, by_column, how):  # type: ignore[no-untyped-def]
     width = fixed.shape[1]
@@ -139,31 +133,38 @@ def solve_alone(out, values, order, n_parts, indptr, indices, data, fixed, spect
 @njit(parallel=True, cache=True, fastmath=FAST)
 def solve_by_gradient(out, values, order, n_parts, indptr, indices, data, fixed, spectrum, total, by_row, by_column, steps):  # type: ignore[no-untyped-def]
     width = fixed.shape[1]
+    smallest = 1e-14 if fixed.itemsize == 4 else 1e-30  # what is left of a residual's square, when the rest is rounding
     for part in prange(n_parts):
-        right, diagonal, scale = np.empty(width, fixed.dtype), np.empty(width, fixed.dtype), np.empty(width, fixed.dtype)
-        rest, image, step = np.empty(width, fixed.dtype), np.empty(width, fixed.dtype), np.empty(width, fixed.dtype)
+        diagonal, scale, rest = np.empty(width, fixed.dtype), np.empty(width, fixed.dtype), np.empty(width, fixed.dtype)
+        image, step = np.empty(width, fixed.dtype), np.empty(width, fixed.dtype)
         for at in range(part, len(order), n_parts):
             row = order[at]
             mine, start, stop, found = by_row[row], indptr[row], indptr[row + 1], out[row]
+            value = 0.0  # −p·(right + residual) at the start, less what each step gains
             for k in range(width):
                 diagonal[k] = mine[SHARED] * spectrum[k] + mine[RIDGE]
-                right[k], scale[k], rest[k] = mine[REST] * total[k], diagonal[k], -diagonal[k] * found[k]
+                scale[k], rest[k] = diagonal[k], mine[REST] * total[k] - diagonal[k] * found[k]
+                value -= mine[REST] * total[k] * found[k]
             for p in range(start, stop):
                 look_ahead(fixed, indices, p, stop)
                 c = indices[p]
                 f, weight, pull = fixed[c], mine[OWN] * by_column[c, 0] * data[p], mine[PULL] * by_column[c, 1] * data[p]
-                gap = weight * dot(f, found)
+                score = dot(f, found)
+                gap = pull - weight * score
+                value -= pull * score
                 for k in range(width):
-                    right[k] += pull * f[k]
                     scale[k] += weight * f[k] * f[k]
-                    rest[k] -= gap * f[k]
+                    rest[k] += gap * f[k]
             before = fixed.dtype.type(0)
             for k in range(width):
-                rest[k] += right[k]
-                step[k] = rest[k] / scale[k]
+                value -= rest[k] * found[k]
+                scale[k] = 1 / scale[k]
+                step[k] = rest[k] * scale[k]
                 before += rest[k] * step[k]
-            bounded = True
+            enough, bounded = before * smallest, before >= 0
             for _ in range(steps):
+                if not before > enough:
+                    break
                 for k in range(width):
                     image[k] = diagonal[k] * step[k]
                 for p in range(start, stop):
@@ -174,21 +175,19 @@ def solve_by_gradient(out, values, order, n_parts, indptr, indices, data, fixed,
                     for k in range(width):
                         image[k] += along * f[k]
                 curvature = dot(step, image)
-                if not (curvature > 0 and before > 0):
-                    bounded = curvature == 0 or before == 0  # there already, but for what is too small for a number
+                if not curvature > 0:
+                    bounded = False
                     break
                 far = before / curvature
+                value -= far * before
                 after = fixed.dtype.type(0)
                 for k in range(width):
                     found[k] += far * step[k]
                     rest[k] -= far * image[k]
-                    after += rest[k] * rest[k] / scale[k]
+                    after += rest[k] * rest[k] * scale[k]
                 for k in range(width):
-                    step[k] = rest[k] / scale[k] + after / before * step[k]
+                    step[k] = rest[k] * scale[k] + after / before * step[k]
                 before = after
-            value = 0.0
-            for k in range(width):
-                value -= found[k] * (right[k] + rest[k])
             values[row] = value if bounded else np.nan
 
 

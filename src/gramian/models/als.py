@@ -59,18 +59,19 @@ class Alternating(Iterative):
         base = float(rule.base.at(sizes(x)[sizes(x) > 0]).sum())
         while True:
             fixed, basis = Fixed.of(items, self.user_gram(items), items.sum(axis=0, dtype=np.float64))
-            items, users = fixed.factors, users @ basis
-            require_finite(self.half(user_rows, fixed, users))
+            items, users = fixed.factors, self.half(user_rows, fixed, users, basis)[0]
             gram, total = weighted(users, by_user[:, SHARED]), by_user[:, REST] @ users
             fixed, basis = Fixed.of(users, gram, total)
-            users, items = fixed.factors, items @ basis
-            values = self.half(item_rows, fixed, items)
-            require_finite(values)
+            users, (items, values) = fixed.factors, self.half(item_rows, fixed, items, basis)
             penalty = float(of_users[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
             yield State(users, items, float(values.sum()) + penalty + base)
 
-    def half(self, rows: Rows, fixed: Fixed, out: np.ndarray) -> np.ndarray:
-        return alone(rows, fixed, out) if rows.alone else self.solver.solve(rows, fixed, out)
+    def half(self, rows: Rows, fixed: Fixed, start: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rows solved for from where they were, in the new basis, and the least values of their problems."""
+        found = np.empty_like(start) if rows.alone else start @ basis
+        values = alone(rows, fixed, found) if rows.alone else self.solver.solve(rows, fixed, found)
+        require_finite(values)
+        return found, values
 
     def fitted(self, events: Interactions, state: State) -> Factors:
         return Factors.of(state.items, self.user_gram(state.items), self.rule(events.n_items))
@@ -91,6 +92,8 @@ def popularity(events: Interactions) -> np.ndarray:
 @dataclass(frozen=True)
 class WRMF(Alternating):
     """min Σ_ui c_ui (x_ui − p_u·q_i)² + l2 (‖P‖² + ‖Q‖²),  c = 1 + positive_weight·x   (Hu et al. 2008, Pan et al. 2008)."""
+
+    needs_binary = True
 
     rank: int = rank_setting()
     positive_weight: float = setting(4.0, "weight of a positive beyond 1", at_least=0, tries=(0.5, 1, 2, 4, 8, 16, 32))

@@ -58,6 +58,7 @@ class Iterative(Recipe):
     rank: int
     n_epochs: int
     seed: int
+    needs_binary = False  # whether the loss is for 0/1 interactions only
 
     @abstractmethod
     def improved(self, events: Interactions, state: State) -> Iterator[State]:
@@ -82,6 +83,9 @@ class Iterative(Recipe):
         """
         require_interactions(events)
         self.require_rank(events)
+        if self.needs_binary and not events.is_binary:
+            do = "Read the events with min_value=... instead of value=..., or use IALS or RG2"
+            raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
         kind = checked_dtype(dtype)
         require(self.fit_bytes(events, kind), f"vectors of {self.rank} for {events}", "Choose a lower rank")
         folder = None if scratch is None else Path(scratch)

@@ -26,7 +26,7 @@ from gramian.models.als import Alternating, solver_setting, weighted
 from gramian.models.factors import Factors, Rule, Terms, require_finite, sizes
 from gramian.models.iterative import Iterative, State, epochs_setting, seed_setting
 from gramian.models.low_rank import Truncated, rank_setting
-from gramian.models.recipe import Recipe, setting
+from gramian.models.recipe import setting
 from gramian.models.solvers import Solver
 
 Pair = tuple[np.ndarray, np.ndarray]  # one of users, one of items
@@ -97,15 +97,10 @@ class RG2(Truncated):
         return Factors.of(items, items.T @ items, loss(n, self.l2))
 
 
-def require_binary(recipe: Recipe, events: Interactions) -> None:
-    if not events.is_binary:
-        wanted, do = f"0/1 interactions for {type(recipe).__name__}", "Use RG2, or read with min_value=... instead of value=..."
-        raise InvalidInput(wanted, "weights", do)
-
-
 class Weighing(Alternating):
     """RG² by alternating least squares, with a weight of its own on what is not touched."""
 
+    needs_binary = True
     l2: float
     negative_weight: float
 
@@ -115,10 +110,6 @@ class Weighing(Alternating):
     def item_ridges(self, events: Interactions) -> np.ndarray:
         s, a = sizes(events.matrix), self.negative_weight
         return self.l2 * ((1 - a) * (events.matrix.T @ s) + a * s.sum())
-
-    def improved(self, events: Interactions, state: State) -> Iterator[State]:
-        require_binary(self, events)
-        return super().improved(events, state)
 
 
 @dataclass(frozen=True)
@@ -200,8 +191,10 @@ class RG2NewtonCG(Iterative):
     rank: int = rank_setting()
     l2: float = penalty_setting()
     n_epochs: int = epochs_setting()
-    steps: int = setting(10, "conjugate gradient steps of each Newton step", at_least=1)
+    steps: int = setting(3, "conjugate gradient steps of each Newton step", at_least=1)
     seed: int = seed_setting()
+
+    needs_binary = True
 
     def first(self, events: Interactions, dtype: type) -> tuple[np.ndarray, np.ndarray]:
         """Both at random: at 0 the gradient would be 0."""
@@ -213,7 +206,6 @@ class RG2NewtonCG(Iterative):
         return Factors.of(state.items, state.items.T @ state.items, loss(events.n_items, self.l2))
 
     def improved(self, events: Interactions, state: State) -> Iterator[State]:
-        require_binary(self, events)
         p, q = state.users, state.items
         x, x_t = events.matrix, sp.csr_array(events.matrix.T.tocsr())
         n, s = events.n_items, sizes(x)

@@ -1,0 +1,140 @@
+"""Alternating least squares: epochs against implicit and irspack, RG2 against training, and which loss ranks best.
+
+    python benchmarks/als.py epochs      # 10 million interactions, rank 64 and 128, every solver of each library
+    python benchmarks/als.py optimum     # RG2's closed form against implicit to its best validation ndcg
+    python benchmarks/als.py ranking     # ml-1m, 80/10/10: RG2 and its like against WRMF and iALS, tuned on the validation part
+
+Epochs are timed in a process for each library and solver, in turn; the best epoch counts. A ratio is theirs / ours.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import scipy.sparse as sp
+from journal import append
+from measure import seconds
+from peers import OWN_THREADS, THREADS, python_of
+
+import gramian as gr
+from gramian.data.synthetic import clustered
+
+HERE = Path(__file__).parent
+THEIRS = (("irspack", "cg"), ("irspack", "cholesky"), ("irspack", "ialspp"), ("implicit", "cg"), ("implicit", "cholesky"))
+OURS = ("ials cg", "wrmf cg", "ials cholesky", "ials subspace", "rg2")
+METRICS = ("mrr@10", "ndcg@10")
+
+
+def trained(side: str, folder: str, rank: int, solver: str, n_epochs: int) -> dict[str, Any]:
+    python = sys.executable if side == "gramian" else python_of(side)
+    command = [python, str(HERE / "peers" / "epochs.py"), side, folder, str(rank), solver, str(n_epochs)]
+    environment = os.environ | THREADS | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+    environment |= OWN_THREADS.get(side, {})
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    return json.loads(done.stdout.splitlines()[-1]) | {"side": side, "solver": solver, "rank": rank}
+
+
+def epochs(ranks: list[int], n_epochs: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        events = clustered(136_677, 20_000, 15_200_000)
+        sp.save_npz(Path(folder) / "train.npz", sp.csr_matrix(events.matrix), compressed=False)
+        sp.save_npz(Path(folder) / "tiny.npz", sp.csr_matrix(clustered(300, 200, 3_000).matrix))
+        print(f"{events}, {n_epochs} epochs")
+        for rank in ranks:
+            for side, solver in [("gramian", name) for name in OURS] + list(THEIRS):
+                row = trained(side, folder, rank, solver, n_epochs)
+                best = min(row["seconds"])
+                value = "" if row["objective"] is None else f"objective {row['objective']:,.0f}"
+                print(f"rank {rank:>3} | {side:<8} | {solver:<13} | {best:6.2f} s an epoch | {value}", flush=True)
+                append("als", {"job": "epochs", **row})
+
+
+def optimum(rank: int) -> None:
+    """Time to implicit's best validation ndcg@10, or to within a thousandth of it, and of RG2 to its optimum."""
+    gr.RG2(rank=8).fit(clustered(300, 200, 3_000))  # compiles
+    data = {
+        "10 million": clustered(136_677, 20_000, 15_200_000),
+        "gowalla": gr.split.published("gowalla").train,
+        "ml-1m": gr.datasets.load("ml-1m", min_value=3).k_core(5),
+    }
+    for name, events in data.items():
+        split = gr.split.weak(events, seed=0).validation
+        assert split is not None
+        with tempfile.TemporaryDirectory() as folder:
+            target = split.target.reindex(split.train.users, split.train.items).matrix
+            sp.save_npz(Path(folder) / "train.npz", sp.csr_matrix(split.train.matrix), compressed=False)
+            sp.save_npz(Path(folder) / "target.npz", sp.csr_matrix(target), compressed=False)
+            theirs = trained("implicit", folder, rank, "best", 20)
+        values = theirs["ndcg"]
+        epoch = next(at for at, value in enumerate(values) if value >= 0.999 * max(values))
+        train, their_s = split.train, sum(theirs["seconds"][: epoch + 1])
+        ours = min(seconds(lambda train=train: gr.RG2(rank=rank).fit(train)) for _ in range(2))  # type: ignore[misc]
+        row = {
+            "job": "optimum",
+            "data": name,
+            "rank": rank,
+            "seconds": ours,
+            "their_seconds": their_s,
+            "their_epochs": epoch + 1,
+        }
+        print(
+            f"{name}: RG2 {ours:.2f} s, implicit {their_s:.2f} s ({epoch + 1} epochs), ratio {their_s / ours:.1f}", flush=True
+        )
+        append("als", row | {"their_ndcg": values, "implicit": theirs["version"]})
+
+
+def ranking(rank: int) -> None:
+    """Every model tuned on the validation part by ndcg@10 over its grid, then fitted once more and tested."""
+    split = gr.split.weak(gr.datasets.load("ml-1m", min_value=3).k_core(5), seed=0)
+    assert split.validation is not None
+    epochs = [4, 8, 16, 32]
+    penalties, weights = [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0], [0.03, 0.1, 0.3, 1.0]
+    spaces: dict[type, dict[str, list[Any]]] = {
+        gr.Popularity: {},
+        gr.WRMF: {"positive_weight": [0.5, 1, 2, 4, 8, 16], "l2": [3, 10, 30, 60, 100, 200], "n_epochs": epochs},
+        gr.IALS: {"unobserved_weight": [0.03, 0.1, 0.3, 1.0], "l2": [0.001, 0.003, 0.006, 0.01, 0.02], "n_epochs": epochs},
+        gr.RG2: {"l2": [0.03, *penalties]},
+        gr.RG2ALS: {"l2": penalties, "negative_weight": weights, "n_epochs": epochs},
+        gr.RGX: {"l2": penalties, "negative_weight": weights, "interaction": [1, 30, 90], "n_epochs": epochs},
+        gr.RegularizedPCA: {"l2": [0, 5, 10, 20, 30, 40, 50]},
+        gr.EDLAE: {"dropout": [0.2, 0.33, 0.5], "l2": [30, 100, 300, 1000]},
+    }
+    reports = {}
+    for kind, space in spaces.items():
+        ranked = {"rank": [rank]} if "rank" in kind.__annotations__ else {}
+        found = gr.tune(kind, split.validation, ranked | space, "ndcg@10", journal=HERE / "results" / "als_search.jsonl")
+        # the validation part goes back into training: what was chosen is fitted on all but the test part
+        train = split.fold_in
+        report = gr.evaluate(found.recipe.fit(train), gr.Split(train, split.fold_in, split.target), METRICS)
+        reports[kind.__name__] = report
+        errors = ", ".join(f"{metric} {report[metric]:.4f} ±{report.stderr[metric]:.4f}" for metric in METRICS)
+        print(f"{errors} | validation ndcg@10 {found.value:.4f} | {found.recipe}", flush=True)
+        append("als", {"job": "ranking", "recipe": found.recipe.to_json(), "validation": found.value, **report.mean})
+    for ours in ("RG2", "RG2ALS", "RGX"):
+        for theirs in ("WRMF", "IALS"):
+            for metric in METRICS:
+                c = reports[ours].compare(reports[theirs], metric)
+                print(f"{ours} − {theirs}: {metric} {c.difference:+.4f} ±{c.stderr:.4f}, p = {c.p_value:.2g}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("job", choices=("epochs", "optimum", "ranking"))
+    parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128])
+    parser.add_argument("--epochs", type=int, default=8)
+    given = parser.parse_args()
+    if given.job == "epochs":
+        epochs(given.ranks, given.epochs)
+    elif given.job == "optimum":
+        optimum(given.ranks[0])
+    else:
+        ranking(given.ranks[0])
+
+
+if __name__ == "__main__":
+    main()

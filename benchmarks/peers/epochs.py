@@ -1,0 +1,121 @@
+"""Epochs of alternating least squares by one library: `epochs.py <side> <folder> <rank> <solver> <n_epochs>`.
+
+Prints, as JSON, the seconds of each epoch and the objective after the last. Needs NumPy, SciPy and that library only. The loss
+is that of iALS (2022) for irspack, and of WRMF for implicit, which has no other; gramian has both, and RG2ALS.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from worker import CORES, matrix
+
+UNOBSERVED, POSITIVE, RIDGE, PLAIN = 0.1, 10.0, 0.01, 100.0
+Found = tuple[list[float], np.ndarray, np.ndarray]
+
+
+def irspack(x: sp.csr_matrix, rank: int, solver: str, n_epochs: int) -> Found:
+    from irspack.recommenders.ials import IALSTrainer, LossType, SolverType  # noqa: PLC0415
+
+    kind, loss = getattr(SolverType, solver.upper()), LossType.IALSPP
+    trainer = IALSTrainer(x, rank, UNOBSERVED, RIDGE, 1.0, 0.1, kind, 3, 32, loss, 42, CORES, 5, 7)
+    seconds = [timed(trainer.run_epoch) for _ in range(n_epochs)]
+    return seconds, trainer.core_trainer.user, trainer.core_trainer.item
+
+
+def implicit(x: sp.csr_matrix, rank: int, solver: str, n_epochs: int) -> Found:
+    from implicit.cpu.als import AlternatingLeastSquares  # noqa: PLC0415
+
+    how = {"regularization": PLAIN, "alpha": 1.0, "num_threads": CORES, "random_state": 42}
+    model = AlternatingLeastSquares(factors=rank, iterations=n_epochs, use_cg=solver == "cg", **how)
+    weighed = x.copy()
+    weighed.data[:] = 1 + POSITIVE  # the weight of a positive, where all others have 1
+    seconds: list[float] = []
+    model.fit(weighed, show_progress=False, callback=lambda epoch, elapsed, loss: seconds.append(elapsed))
+    return seconds, model.user_factors, model.item_factors
+
+
+def best(folder: Path, rank: int, n_epochs: int) -> None:
+    """implicit's seconds and validation ndcg@10 after each epoch, by its own evaluation, which does not count."""
+    from implicit.cpu.als import AlternatingLeastSquares  # noqa: PLC0415
+    from implicit.evaluation import ranking_metrics_at_k  # noqa: PLC0415
+
+    x, target = matrix(folder, "train"), matrix(folder, "target")
+    how = {"regularization": PLAIN, "alpha": 1.0, "num_threads": CORES, "random_state": 42}
+    model = AlternatingLeastSquares(factors=rank, iterations=n_epochs, use_cg=True, **how)
+    x.data[:] = 1 + POSITIVE
+    seconds, values = [], []
+
+    def judge(epoch: int, elapsed: float, loss: float) -> None:
+        seconds.append(elapsed)
+        values.append(ranking_metrics_at_k(model, x, target, K=10, show_progress=False, num_threads=CORES)["ndcg"])
+
+    model.fit(x, show_progress=False, callback=judge)
+    print(json.dumps({"seconds": seconds, "ndcg": values, "version": version("implicit")}))
+
+
+def gramian(x: sp.csr_matrix, rank: int, solver: str, n_epochs: int) -> Found:
+    import gramian as gr  # noqa: PLC0415
+
+    loss, _, how = solver.partition(" ")
+    part = {"cg": gr.ConjugateGradient(), "cholesky": gr.Cholesky(), "subspace": gr.Subspace(), "": gr.Cholesky()}[how]
+    same: dict[str, Any] = {"rank": rank, "n_epochs": n_epochs, "solver": part}
+    recipe: Any = {
+        "ials": lambda: gr.IALS(unobserved_weight=UNOBSERVED, l2=RIDGE, **same),
+        "wrmf": lambda: gr.WRMF(positive_weight=POSITIVE, l2=PLAIN, **same),
+        "rg2": lambda: gr.RG2ALS(l2=0.1, **same),
+    }[loss]()
+    events = gr.Interactions.of(x)
+    state = recipe.first(events, np.float32)
+    training = recipe.improved(events, type("Start", (), {"users": state[0], "items": state[1]})())
+    seconds, last = [], []
+    for _ in range(n_epochs):
+        seconds.append(timed(lambda: last.append(next(training))))
+    return seconds, last[-1].users, last[-1].items
+
+
+def timed(job: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    job()
+    return time.perf_counter() - started
+
+
+def objective(x: sp.csr_matrix, p: np.ndarray, q: np.ndarray, loss: str) -> float:
+    """The loss with its penalties, in float64."""
+    p, q = p.astype(np.float64), q.astype(np.float64)
+    rows, total = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr)), np.vdot(p.T @ p, q.T @ q)
+    scores = np.concatenate([np.einsum("ek,ek->e", p[r], q[c]) for r, c in parts(rows, x.indices)])
+    of_user, of_item = (p**2).sum(axis=1), (q**2).sum(axis=1)
+    if loss == "wrmf":
+        touched = (1 + POSITIVE) * ((1 - scores) ** 2).sum() - (scores**2).sum()
+        return float(touched + total + PLAIN * (of_user.sum() + of_item.sum()))
+    heavy = np.diff(x.indptr) + UNOBSERVED * x.shape[1], np.bincount(x.indices, minlength=x.shape[1]) + UNOBSERVED * x.shape[0]
+    penalty = RIDGE * (heavy[0] @ of_user + heavy[1] @ of_item)
+    return float(((1 - scores) ** 2).sum() + UNOBSERVED * total + penalty)
+
+
+def parts(rows: np.ndarray, columns: np.ndarray, size: int = 1_000_000) -> Any:
+    return ((rows[at : at + size], columns[at : at + size]) for at in range(0, len(rows), size))
+
+
+def main() -> None:
+    side, folder, rank, solver, n_epochs = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4], int(sys.argv[5])
+    if solver == "best":
+        best(folder, rank, n_epochs)
+        return
+    train = {"irspack": irspack, "implicit": implicit, "gramian": gramian}[side]
+    train(matrix(folder, "tiny"), 8, solver, 1)  # compile, start the threads
+    x = matrix(folder, "train")
+    seconds, p, q = train(x, rank, solver, n_epochs)
+    loss = {"irspack": "ials", "implicit": "wrmf"}.get(side, solver.split()[0])
+    value = None if loss == "rg2" else objective(x, p, q, loss)
+    print(json.dumps({"seconds": seconds, "objective": value, "version": version(side)}))
+
+
+main()
