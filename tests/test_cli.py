@@ -425,12 +425,18 @@ def test_a_factor_model_is_trained_in_epochs_and_served(csv, tmp_path):
     assert "RGX(" in ok(*fitted, "--scratch", tmp_path / "scratch")
     assert not (tmp_path / "scratch").exists()
     assert str(gr.load(tmp_path / "rgx").recipe.solver) == "ConjugateGradient(steps=3)"
+    space = ["--space", "rank=2", "--space", "l2=0.1", "--space", "n_epochs=1,2", "--space", "unobserved_weight=0.3"]
+    tuned = ok("tune", csv, "--model", "ials", *space, "--space", "solver=cholesky;Subspace(size=2)")
+    assert "--solver 'Subspace(size=2)'" in tuned or "--solver 'Cholesky()'" in tuned
+    assert "about" in ok("fit", csv, "--model", "ials", "--rank", 8, "--dry-run")
+    ok("recommend", tmp_path / "rgx", "--user", gr.load(tmp_path / "rgx").users[0], "--exclude-self")
+    ok("evaluate", csv, "--model", "rg2", "--rank", 4, "--metric", "map@10", "--exclude-self")
     ok("factors", tmp_path / "rgx", "--of", "users", "--out", tmp_path / "users.parquet")
     assert pl.read_parquet(tmp_path / "users.parquet").columns == ["user", "vector"]
     for words, problem in (
-        (["fit", csv, "--model", "ials", "--rank", 4000, "--out", tmp_path / "x"], "rank of IALS"),
+        (["fit", csv, "--model", "ials", "--rank", 4000, "--out", tmp_path / "x"], "rank=4,000"),
         (["fit", csv, "--model", "ials", "--solver", "magic", "--out", tmp_path / "x"], "solver of IALS"),
-        (["epochs", csv, "--model", "ease"], "epochs"),
+        (["epochs", csv, "--model", "ease"], "epochs (ials"),
     ):
         done = gramian(*words)
         assert (done.returncode, problem in done.stderr) == (2, True), done.stderr

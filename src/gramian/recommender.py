@@ -17,7 +17,6 @@ from gramian.data.interactions import Interactions, csr
 from gramian.data.tables import is_number, parquet_path, series, write_parquet
 from gramian.errors import InvalidInput, NotSupported, UnknownId
 from gramian.linalg.memory import require
-from gramian.linalg.product import times
 from gramian.linalg.threads import threads
 from gramian.linalg.topk import Best, ranked
 from gramian.progress import bar
@@ -47,8 +46,8 @@ class Scorer(Protocol):
 
     def weights(self) -> np.ndarray: ...
 
-    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
-        """encoder and decoder, or the vectors of users with these histories and of items."""
+    def factors(self) -> dict[str, np.ndarray]:
+        """Of items: encoder and decoder, or one vector each. Whoever has them also has `users(histories)`."""
         ...
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -128,10 +127,16 @@ class Hide:
         seen = histories if self.seen else None
         if self.selves is None:
             return seen
-        own = items.positions(self.selves[start : start + histories.shape[0]])
+        own = items.positions(list(self.selves[start : start + histories.shape[0]]))
         rows = np.flatnonzero(own >= 0)
         links = csr(rows, own[rows], np.ones(len(rows), np.float32), histories.shape)
         return links if seen is None else (seen + links).sorted_indices()
+
+    def others(self, columns: np.ndarray, numbers: np.ndarray, items: Index) -> np.ndarray:
+        """Of a list of k + 1 columns for all, where the k are that each of these users may be shown."""
+        own = np.full(len(numbers), -2) if self.selves is None else items.positions([self.selves[n] for n in numbers.tolist()])
+        late = (columns[None, :-1] == np.where(own < 0, -2, own)[:, None]).cumsum(axis=1)
+        return np.arange(len(columns) - 1) + late
 
 
 class Recommender:
@@ -312,8 +317,13 @@ class Recommender:
 
     def factors(self) -> tuple[np.ndarray, np.ndarray]:
         """The (user, item) or (encoder, decoder) factors, where the model has them."""
-        first, second = self.scorer.factors(self.events.matrix).values()
-        return first, second
+        first, *second = self.scorer.factors().values()
+        return (first, second[0]) if second else (self._user_factors(), first)
+
+    def _user_factors(self) -> np.ndarray:
+        self.scorer.factors()  # or say that there are none
+        found: np.ndarray = self.scorer.users(self.events.matrix)  # type: ignore[attr-defined]
+        return found
 
     def factors_to(self, path: str | Path, *, of: str = "items") -> None:
         """Write the factors of items or of users for vector search, to .parquet (with ids) or to .npy (in their order).
@@ -324,11 +334,7 @@ class Recommender:
         """
         if of not in ("items", "users"):
             raise InvalidInput("factors of 'items' or 'users'", repr(of), "Choose one of them")
-        known = self.scorer.factors(self.events.matrix)
-        if of == "users":
-            found = {"vector": known["users"] if "users" in known else times(self.events.matrix, known["encoder"])}
-        else:
-            found = {"vector": known["items"]} if "items" in known else known
+        found = self.scorer.factors() if of == "items" else {"vector": self._user_factors()}
         file = Path(path)
         if file.suffix == ".npy":
             with store.appearing(file) as part, open(part, "wb") as out:
@@ -399,11 +405,9 @@ class Recommender:
                     columns, scores = best.lists()
                 empty = np.flatnonzero(np.diff(part.indptr) == 0)
                 if len(empty):
-                    columns[empty], scores[empty] = ranked(self.events.popularity, k, allowed)
-                for row in empty.tolist() if hide.selves else ():
-                    own = self.events.items.positions([hide.selves[start + row]])  # type: ignore[index]
-                    others = allowed & ~np.isin(np.arange(len(allowed)), own)
-                    columns[row], scores[row] = (found[0] for found in ranked(self.events.popularity, k, others))
+                    popular, counts = ranked(self.events.popularity, k + 1, allowed)
+                    kept = hide.others(popular[0], start + empty, self.events.items)
+                    columns[empty], scores[empty] = popular[0][kept], counts[0][kept]
                 yield start, columns, scores
 
     def _recommendations(

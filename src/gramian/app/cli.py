@@ -6,6 +6,7 @@ import difflib
 import functools
 import inspect
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -77,6 +78,9 @@ TimeColumn = Annotated[str | None, typer.Option("--time", help="Column of times.
 KCore = Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")]
 TitleColumn = Annotated[str | None, typer.Option("--title", help="Column of item titles.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ExcludeSelf = Annotated[
+    bool, typer.Option("--exclude-self", help="Users and items are nodes of one graph: link nobody to themselves.")
+]
 K = Annotated[int, typer.Option("-k", help="How many items.")]
 
 
@@ -182,7 +186,9 @@ def fit(
     dtype: Annotated[str, typer.Option(help="float32, or float64 for twice the memory.")] = "float32",
     scratch: Annotated[
         Path | None,
-        typer.Option(help="Keep the matrix in a file in this folder. After a kill, the same command goes on where it was."),
+        typer.Option(
+            help="Keep the matrix, or the last epochs, in this folder. After a kill, the same command goes on where it was."
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what time and memory it would take.")] = False,
     n_threads: Threads = None,
@@ -196,7 +202,7 @@ def fit(
     if titles:
         events = events.with_titles(titles_of(titles, source.item or "item_id", title))
     with status("compiling kernels (the first run on a machine only)"):
-        warm_up()
+        warm_up(recipe)
     facts = {"users": events.n_users, "items": events.n_items, "interactions": events.n_interactions}
     if dry_run:
         estimate = recipe.estimate(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
@@ -208,7 +214,8 @@ def fit(
             file = (
                 "Name a --scratch folder on a larger disk" if scratch else "Add --scratch FOLDER to keep the matrix in a file"
             )
-            out.print(f"{file}, or keep fewer items with --k-core.")
+            way = "Choose a lower --rank" if "rank" in recipe.chosen else file
+            out.print(f"{way}, or keep fewer items with --k-core.")
         return
     with Measured() as cost:
         fitted = recipe.fit(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
@@ -240,6 +247,7 @@ def recommend(
     k: K = 10,
     allow: Annotated[list[str] | None, typer.Option(help="Only these items; repeat for more.")] = None,
     deny: Annotated[list[str] | None, typer.Option(help="None of these items; repeat for more.")] = None,
+    exclude_self: ExcludeSelf = False,
     out_file: Annotated[
         Path | None, typer.Option("--out", help="Write the lists of these users, or of all, to a parquet file.")
     ] = None,
@@ -255,7 +263,8 @@ def recommend(
     users = [id_of(fitted.events.users, u) for u in user] if user else None
     allowed, denied = ([item_of(fitted, i) for i in ids] if ids else None for ids in (allow, deny))
     if out_file:
-        fitted.recommend_to(out_file, k, users=users, allow=allowed, deny=denied, n_threads=n_threads)
+        which: dict[str, Any] = {"allow": allowed, "deny": denied, "exclude_self": exclude_self}
+        fitted.recommend_to(out_file, k, users=users, **which, n_threads=n_threads)
         n_users = fitted.events.n_users if users is None else len(users)
         if as_json:
             show_json({"file": str(out_file), "users": n_users})
@@ -263,7 +272,7 @@ def recommend(
         out.print(f"{n_users:,} users written to {out_file}: user, rank, item, score", markup=False)
         return
     if users:
-        result = fitted.recommend(users, k, allow=allowed, deny=denied, n_threads=n_threads)
+        result = fitted.recommend(users, k, allow=allowed, deny=denied, exclude_self=exclude_self, n_threads=n_threads)
     else:
         known = [item_of(fitted, i) for i in history or ()]
         result = fitted.recommend_for([known], k, allow=allowed, deny=denied, n_threads=n_threads)
@@ -330,6 +339,7 @@ def evaluate(
     model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(NAMES)}; repeat for more.")] = None,
     split: Annotated[str, typer.Option(help=f"{', '.join(SPLITS)}, or published for data sets that have one.")] = "strong",
     metric: Annotated[list[str] | None, typer.Option(help="Such as ndcg@20, recall@20, coverage@20; repeat for more.")] = None,
+    exclude_self: ExcludeSelf = False,
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
     n_threads: Threads = None,
     as_json: AsJson = False,
@@ -340,9 +350,9 @@ def evaluate(
     require_split(split, "published")
     parts = source.split(split, seed)
     with status("compiling kernels (the first run on a machine only)"):
-        warm_up()
+        warm_up(*recipes)
     with threads(n_threads):
-        trials = [Trial.of(recipe, parts, tuple(metric or DEFAULT_METRICS)) for recipe in recipes]
+        trials = [Trial.of(recipe, parts, tuple(metric or DEFAULT_METRICS), exclude_self) for recipe in recipes]
     if as_json:
         rows = [trial.to_json() for trial in trials]
         show_json({"split": parts.fingerprint, "test_users": parts.target.n_users, "models": rows})
@@ -380,7 +390,7 @@ def tune(
     if parts and parts.validation is None:
         raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
     with status("compiling kernels (the first run on a machine only)"):
-        warm_up()
+        warm_up(kind())
     how: dict[str, Any] = {"trials": trials, "journal": journal, "seed": seed, "n_threads": n_threads}
     found = search(kind, parts.validation if parts and parts.validation else events, axes, metric, **how)
     with threads(n_threads):
@@ -425,7 +435,7 @@ def ranks(
     drawing = None if out_file is None else plots(out_file)
     parts = source.split(split, seed)
     with status("compiling kernels (the first run on a machine only)"):
-        warm_up()
+        warm_up(*recipes)
     paths = [rank_path(recipe, wanted, parts, [metric], n_threads=n_threads) for recipe in recipes]
     if drawing:
         drawing(paths, metric)
@@ -455,6 +465,8 @@ def epochs(
     settings: dict[str, Any],
 ) -> None:
     """Train a model epoch by epoch, and stop where it is best on the validation part."""
+    if model.lower() not in TRAINED:
+        raise InvalidInput(f"a model trained in epochs ({', '.join(TRAINED)})", repr(model), "Choose one of them")
     (recipe,) = recipes_of([model], settings)
     require_split(split, "")
     if out_folder:
@@ -463,7 +475,7 @@ def epochs(
     if parts is None:
         raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
     with status("compiling kernels (the first run on a machine only)"):
-        warm_up()
+        warm_up(recipe)
     found = epoch_path(recipe, parts, [metric], patience=patience, n_threads=n_threads)
     if out_folder:
         found.model.save(out_folder)
@@ -486,7 +498,8 @@ def factors(
     """Write the factors of a low-rank or factor model, for vector search."""
     fitted = load(model)
     fitted.factors_to(out_file, of=of)
-    n, rank = fitted.events.n_items if of == "items" else fitted.events.n_users, fitted.factors()[1].shape[1]
+    n = fitted.events.n_items if of == "items" else fitted.events.n_users
+    rank = next(iter(fitted.scorer.factors().values())).shape[1]
     if as_json:
         show_json({"file": str(out_file), of: n, "rank": rank})
         return
@@ -542,7 +555,10 @@ def axis_of(text: str) -> tuple[str, Any]:
     low, colon, high = values.partition(":")
     if colon:
         return name.replace("-", "_"), (number(low), number(high))
-    words = {"true": True, "false": False} | {word: word for f in SETTINGS.values() for word in f.metadata["choices"]}
+    if isinstance(getattr(SETTINGS.get(name.replace("-", "_")), "default", None), Part):
+        return name.replace("-", "_"), values.split(";")
+    texts = (word for f in SETTINGS.values() for word in f.metadata["choices"] if isinstance(word, str))
+    words = {"true": True, "false": False} | {word: word for word in texts}
     return name.replace("-", "_"), [words[v.lower()] if v.lower() in words else number(v) for v in values.split(",")]
 
 
@@ -564,6 +580,8 @@ def option(name: str, value: Any) -> str:
     """A setting as it is typed."""
     if isinstance(value, bool):
         return flag(name) if value else flag("no_" + name)
+    if isinstance(value, Part):
+        return f"{flag(name)} {shlex.quote(str(value))}"
     return f"{flag(name)} {value:g}" if isinstance(value, float) and value == float(f"{value:g}") else f"{flag(name)} {value}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -40,11 +40,11 @@ class Trial:
     peak_bytes: int
 
     @staticmethod
-    def of(recipe: Recipe, split: Split, metrics: Sequence[str] = DEFAULT_METRICS) -> Trial:
+    def of(recipe: Recipe, split: Split, metrics: Sequence[str] = DEFAULT_METRICS, exclude_self: bool = False) -> Trial:
         """Fit on the training part of a split and judge on the rest."""
         with Measured() as cost:
             model = recipe.fit(split.train)
-        return Trial(recipe, evaluate(model, split, metrics), cost.seconds, cost.peak_bytes)
+        return Trial(recipe, evaluate(model, split, metrics, exclude_self=exclude_self), cost.seconds, cost.peak_bytes)
 
     def to_json(self) -> dict[str, Any]:
         report = self.report
@@ -57,6 +57,9 @@ class Trial:
         }
 
 
-def warm_up() -> None:
-    """Compile the kernels (once on a machine), so that compiling is not measured as fitting."""
-    Trial.of(EASE(), strong(synthetic.clustered(100, 50, 1000)))
+def warm_up(*recipes: Recipe) -> None:
+    """Compile the kernels of EASE and of these (once on a machine), so that compiling is not measured as fitting."""
+    split = strong(synthetic.clustered(100, 50, 1000))
+    for recipe in (EASE(), *recipes):
+        small = {"rank": 4, "n_epochs": 1}
+        Trial.of(replace(recipe, **{n: min(v, recipe.chosen[n]) for n, v in small.items() if n in recipe.chosen}), split)

@@ -38,6 +38,15 @@ class Split:
     def __repr__(self) -> str:
         return f"Split(train={self.train}, {self.target.n_users:,} test users, {self.target.n_interactions:,} targets)"
 
+    def without_self_links(self) -> Split:
+        """The same without targets that are the user's own id, and without users that have no others."""
+        users, items = self.target.users.tolist(), self.target.items.tolist()
+        own = np.array([users[row] == items[c] for row, c in zip(self.target.rows, self.target.matrix.indices, strict=True)])
+        target = self.target.keep(~own.astype(bool))
+        left = np.flatnonzero(np.diff(target.matrix.indptr))
+        fold_in = self.fold_in.reindex(target.users, self.fold_in.items)
+        return Split(self.train, fold_in.take(left), target.take(left), self.validation)
+
 
 def strong(
     events: Interactions,

@@ -92,13 +92,14 @@ def evaluate(
     """Rank all items for every tested user of the split, without what is in their fold-in, and compare with their targets.
 
     An item the model does not know can never be recommended, and counts as a miss where it is a target. Where users and items
-    are the nodes of one graph, `exclude_self` links nobody to themselves.
+    are the nodes of one graph, `exclude_self` links nobody to themselves, and does not ask for it.
     """
     if not isinstance(model, Recommender):
         raise InvalidInput("a fitted model", type(model).__name__, "Fit it first: recipe.fit(split.train)")
     if not isinstance(split, Split):
         raise InvalidInput("a Split", type(split).__name__, "Make one: gr.split.strong(events)")
     parsed = parsed_metrics(metrics)
+    split = split.without_self_links() if exclude_self else split
     users, items = split.target.users, model.events.items
     fold_in = split.fold_in.reindex(users, items).matrix
     with threads(n_threads):

@@ -10,6 +10,7 @@ from scipy.linalg import get_blas_funcs
 from gramian.data.interactions import Interactions
 from gramian.data.synthetic import clustered
 from gramian.linalg.gram import column_costs, fill
+from gramian.linalg.product import times
 from gramian.linalg.symmetric import WIDTH, Symmetric
 
 HEIGHT = 4096
@@ -32,6 +33,14 @@ def gram_rate(n_threads: int) -> float:
     matrix = Symmetric.empty(events.n_items)
     best = min(seconds(lambda: fill(matrix, events)) for _ in range(ROUNDS))
     return products(events) / best
+
+
+@cache
+def gather_rate(n_threads: int) -> float:
+    """Numbers gathered by interactions and summed a second, on the threads that are set."""
+    x, right = clustered(20_000, 5_000, 400_000).matrix, np.ones((5_000, 64), np.float32)
+    best = min(seconds(lambda: times(x, right)) for _ in range(ROUNDS))
+    return x.nnz * right.shape[1] / best
 
 
 def products(events: Interactions) -> int:

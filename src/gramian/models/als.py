@@ -48,12 +48,14 @@ class Alternating(Iterative):
 
     def improved(self, events: Interactions, state: State) -> Iterator[State]:
         users, items = state.users, state.items
+        del state
         kind = items.dtype
         x, rule = events.matrix, self.rule(events.n_items)
         of_users = rule.numbers(sizes(x))
         by_user = of_users.astype(kind)
         of_items = np.ones((events.n_items, 5), kind)
         of_items[:, RIDGE] = self.item_ridges(events)
+        of_items[of_items[:, RIDGE] + popularity(events) == 0, RIDGE] = 1  # no weight, no say: the vector 0
         user_rows = Rows(x, by_user, np.ones((events.n_items, 2), kind))
         item_rows = Rows(sp.csr_array(x.T.tocsr()), of_items, np.ascontiguousarray(by_user[:, [OWN, PULL]]))
         base = float(rule.base.at(sizes(x)[sizes(x) > 0]).sum())
@@ -65,6 +67,10 @@ class Alternating(Iterative):
             users, (items, values) = fixed.factors, self.half(item_rows, fixed, items, basis)
             penalty = float(of_users[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
             yield State(users, items, float(values.sum()) + penalty + base)
+
+    def passes(self) -> float:
+        alone = self.rule(1).own == Terms()
+        return 1.0 if alone else self.solver.passes(self.rank)
 
     def half(self, rows: Rows, fixed: Fixed, start: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rows solved for from where they were, in the new basis, and the least values of their problems."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from gramian import store
+from gramian.data.tables import is_number
 from gramian.errors import Inaccurate, NotSupported
 from gramian.linalg.product import dense_panels
 from gramian.linalg.rows import OWN, PULL, REST, RIDGE, SHARED, Fixed, Rows, alone, exact
@@ -44,6 +45,7 @@ class Rule:
     l2: float
     ridge: Terms
     exponent: float = 1.0
+    binary: bool = False  # whether weights in a history count as 1
 
     def numbers(self, sizes: np.ndarray) -> np.ndarray:
         """Five for each user. Who touched nothing has no say, and the vector 0."""
@@ -58,7 +60,14 @@ class Rule:
 
     @staticmethod
     def from_json(facts: dict[str, Any]) -> Rule:
-        parts: dict[str, Any] = {n: Terms(*p) if isinstance(p, list) else float(p) for n, p in facts.items()}
+        kinds = {f.name: f.type for f in fields(Rule)}
+        store.require(set(facts) == set(kinds), "the numbers of a loss")
+        terms = [part for name, part in facts.items() if kinds[name] == "Terms"]
+        store.require(all(isinstance(part, list) and len(part) == 4 for part in terms), "four numbers for each term of a loss")
+        numbers = [number for part in terms for number in part] + [facts["l2"], facts["exponent"]]
+        store.require(all(is_number(number) and np.isfinite(number) for number in numbers), "finite numbers in a loss")
+        store.require(isinstance(facts["binary"], bool), "whether a loss is for 0/1")
+        parts: dict[str, Any] = {name: Terms(*part) if kinds[name] == "Terms" else part for name, part in facts.items()}
         return Rule(**parts)
 
 
@@ -81,6 +90,8 @@ class Factors:
     def users(self, histories: sp.csr_array) -> np.ndarray:
         """The vectors of users with these histories."""
         kind = self.fixed.factors.dtype
+        if self.rule.binary:
+            histories = sp.csr_array((np.ones(histories.nnz, kind), histories.indices, histories.indptr), histories.shape)
         numbers = self.rule.numbers(sizes(histories)).astype(kind)
         rows = Rows(histories, numbers, np.ones((self.n_items, 2), kind))
         found = np.zeros((histories.shape[0], self.fixed.factors.shape[1]), kind)
@@ -99,19 +110,20 @@ class Factors:
         """score = q·A⁻¹(Σ_j v_j (pull q_j + rest/s · g)), with A the system of this history's row: a sum over the history."""
         if len(history) == 0:
             return np.zeros(0)
-        q = self.fixed.factors.astype(np.float64)
-        size, seen = values.sum(dtype=np.float64), q[history]
+        values = np.ones_like(values) if self.rule.binary else values
+        q, seen = self.fixed.factors[item].astype(np.float64), self.fixed.factors[history].astype(np.float64)
+        size = values.sum(dtype=np.float64)
         (mine,) = self.rule.numbers(np.array([size]))
         system = np.diag(mine[SHARED] * self.fixed.spectrum.astype(np.float64) + mine[RIDGE])
         system += mine[OWN] * (seen.T * values) @ seen
-        solved = np.linalg.solve(system, q[item])
+        solved = np.linalg.lstsq(system, q)[0]
         return values * (mine[PULL] * (seen @ solved) + mine[REST] / size * (self.fixed.total @ solved))
 
     def weights(self) -> np.ndarray:
         raise NotSupported("an item-item model", "a factor model", "Use factors()")
 
-    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
-        return {"users": self.users(histories), "items": self.fixed.factors}
+    def factors(self) -> dict[str, np.ndarray]:
+        return {"vector": self.fixed.factors}
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {"rule": asdict(self.rule)}, asdict(self.fixed)

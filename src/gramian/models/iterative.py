@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba import get_num_threads
 
 from gramian import store
 from gramian.data.interactions import Interactions
-from gramian.errors import DamagedFile, InvalidInput, MissingFile
+from gramian.errors import DamagedFile, InvalidInput, MissingFile, StartingOver
 from gramian.linalg.memory import require
 from gramian.linalg.scratch import locked
+from gramian.linalg.speed import gather_rate
 from gramian.linalg.symmetric import checked_dtype
 from gramian.linalg.threads import threads
+from gramian.models.low_rank import require_rank
 from gramian.models.recipe import Recipe, require_interactions, setting
 from gramian.progress import bar
 from gramian.recommender import Recommender, Scorer
@@ -78,17 +81,20 @@ class Iterative(Recipe):
     ) -> Iterator[Epoch]:
         """Train, and give the model after each epoch, to look at or to stop.
 
-        With a `scratch` folder every epoch is kept there, and the same training, killed and started again, goes on after
-        the last one, to the same bits; so does one for more epochs.
+        With a `scratch` folder the last epochs are kept there, and the same training, killed and started again, goes on after
+        them, to the same bits; so does one for more epochs. The folder is this training's until the iterator is at its end,
+        closed or forgotten.
         """
         require_interactions(events)
-        self.require_rank(events)
+        require_rank(self.rank, min(events.n_users, events.n_items) - 1, events)
         if self.needs_binary and not events.is_binary:
             do = "Read the events with min_value=... instead of value=..., or use IALS or RG2"
             raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
         kind = checked_dtype(dtype)
         require(self.fit_bytes(events, kind), f"vectors of {self.rank} for {events}", "Choose a lower rank")
-        folder = None if scratch is None else Path(scratch)
+        return self._epochs(events, kind, None if scratch is None else Path(scratch), n_threads)
+
+    def _epochs(self, events: Interactions, kind: type, folder: Path | None, n_threads: int | None) -> Iterator[Epoch]:
         if folder is None:
             yield from self._from(events, State(*self.first(events, kind)), 0, None, n_threads)
             return
@@ -109,6 +115,7 @@ class Iterative(Recipe):
         self, events: Interactions, state: State, number: int, keep: tuple[Path, Any] | None, n_threads: int | None
     ) -> Iterator[Epoch]:
         training = self.improved(events, state)
+        del state
         with bar("epochs", self.n_epochs) as advance:
             advance(number)
             for following in range(number + 1, self.n_epochs + 1):
@@ -117,21 +124,16 @@ class Iterative(Recipe):
                     epoch = Epoch(following, state.objective, Recommender(self.fitted(events, state), self, events))
                 if keep:
                     keep_state(*keep, following, state)
+                del state  # which the training has too, and changes
                 advance(1)
                 yield epoch
+                del epoch
 
     def first(self, events: Interactions, dtype: type) -> tuple[np.ndarray, np.ndarray]:
-        """Users at 0, items at random, small: what they make of each other then is smaller than what they will."""
+        """Users at 0, items at random and about 1 long: smaller ones take an epoch more."""
         rng = np.random.default_rng(self.seed)
-        items = rng.standard_normal((events.n_items, self.rank)) * (0.1 / np.sqrt(self.rank))
+        items = rng.standard_normal((events.n_items, self.rank), np.float32) / np.float32(np.sqrt(self.rank))
         return np.zeros((events.n_users, self.rank), dtype), items.astype(dtype)
-
-    def require_rank(self, events: Interactions) -> None:
-        most = min(events.n_users, events.n_items) - 1
-        if self.rank > most:
-            wanted = f"rank of {type(self).__name__} below the number of users and of items"
-            got = f"{self.rank:,} for {events.n_users:,} users and {events.n_items:,} items"
-            raise InvalidInput(wanted, got, f"Choose at most {most:,}" if most else "There is nothing to factor")
 
     def scorer(self, events: Interactions, dtype: type) -> Scorer:
         return last(self.epochs(events, dtype=dtype)).model.scorer
@@ -139,14 +141,25 @@ class Iterative(Recipe):
     def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
         return last(self.epochs(events, dtype=dtype, scratch=scratch)).model.scorer
 
+    def copies(self) -> int:
+        """How many arrays of the size of all vectors there are at once."""
+        return 4
+
+    def passes(self) -> float:
+        """How often an epoch gathers a vector for each interaction, from either side."""
+        return 1.0
+
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
-        """The vectors, turned and not, the interactions by item, and a few numbers for each user and item."""
+        """The vectors, the interactions by item, and a few numbers for each user and item."""
         rows = events.n_users + events.n_items
-        return rows * (2 * self.rank + 16) * np.dtype(dtype).itemsize + 8 * events.n_interactions
+        return rows * (self.copies() * self.rank * np.dtype(dtype).itemsize + 128) + 12 * events.n_interactions
+
+    def fit_seconds(self, events: Interactions, dtype: type) -> float:
+        return self.n_epochs * self.passes() * 2 * events.n_interactions * self.rank / gather_rate(get_num_threads())
 
     def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
         vectors = (events.n_users + events.n_items) * self.rank * np.dtype(dtype).itemsize
-        return self.fit_bytes(events, dtype), 2 * vectors
+        return self.fit_bytes(events, dtype), 3 * vectors
 
 
 def last(epochs: Iterator[Epoch]) -> Epoch:
@@ -162,17 +175,29 @@ def keep_state(folder: Path, key: dict[str, Any], number: int, state: State) -> 
 
 
 def latest(folder: Path, key: dict[str, Any]) -> tuple[int, State] | None:
-    """The last epoch that was kept whole, if there is one."""
-    found = []
+    """The last epoch that was kept whole, if there is one. What a kill has left half written is removed."""
+    found, damaged = [], {}
+    for half in folder.glob(".gramian-epoch-*"):
+        shutil.rmtree(half, ignore_errors=True)
     for name in CHECKPOINTS:
-        with suppress(MissingFile, DamagedFile):
+        try:
             facts, arrays, _ = store.read(folder / name, "checkpoint")
-            if facts["key"] != key:
-                raise InvalidInput(f"the scratch folder of this training in {folder}", "that of another", "Name a new folder")
-            found.append((int(facts["epoch"]), State(arrays["users"], arrays["items"], facts["objective"])))
+        except MissingFile:
+            continue
+        except DamagedFile as error:
+            damaged[folder / name] = error
+            continue
+        if facts["key"] != key:
+            raise InvalidInput(f"the scratch folder of this training in {folder}", "that of another", "Name a new folder")
+        found.append((int(facts["epoch"]), State(arrays["users"], arrays["items"], facts["objective"])))
+    for path, problem in damaged.items():
+        if not found:
+            raise problem
+        warnings.warn(f"{problem} Going on from the epoch before.", StartingOver, stacklevel=4)
+        shutil.rmtree(path)
     return max(found, key=lambda kept: kept[0], default=None)
 
 
 def clear_checkpoints(folder: Path) -> None:
-    for name in CHECKPOINTS:
-        shutil.rmtree(folder / name, ignore_errors=True)
+    for path in [folder / name for name in CHECKPOINTS] + list(folder.glob(".gramian-epoch-*")):
+        shutil.rmtree(path, ignore_errors=True)

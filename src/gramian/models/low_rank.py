@@ -63,6 +63,10 @@ class Truncated(Recipe):
     def truncated(self, found: Any) -> Scorer:
         """The model, from a decomposition to its rank or more."""
 
+    def highest(self, events: Interactions) -> int:
+        """The highest rank there is."""
+        return min(events.n_users, events.n_items)
+
     def scorer(self, events: Interactions, dtype: type) -> Scorer:
         return self.truncated(decomposed([self], events, dtype))
 
@@ -73,14 +77,15 @@ class Truncated(Recipe):
 def decomposed(recipes: Sequence[Truncated], events: Interactions, dtype: type) -> Any:
     """The decomposition that recipes share, to the highest rank of them."""
     rank = max(recipe.rank for recipe in recipes)
-    require_rank(rank, events)
+    require_rank(rank, recipes[0].highest(events), events)
     return recipes[0].decompose(events, rank, dtype)
 
 
-def require_rank(rank: int, events: Interactions) -> None:
-    if rank > min(events.n_users, events.n_items):
-        wanted = f"a rank of at most {min(events.n_users, events.n_items):,}"
-        raise InvalidInput(wanted, f"{rank:,} for {events.n_users:,} users and {events.n_items:,} items", "Lower it")
+def require_rank(rank: int, highest: int, events: Interactions) -> None:
+    if rank > highest:
+        got = f"rank={rank:,} for {events.n_users:,} users and {events.n_items:,} items"
+        do = f"Choose rank={highest:,} or less" if highest else "There is nothing to factor"
+        raise InvalidInput(f"a rank of at most {highest:,}", got, do)
 
 
 def singular(events: Interactions, rank: int, dtype: type) -> Top:
@@ -350,7 +355,7 @@ class ADMMEDLAE(Recipe):
     n_epochs: int = setting(20, "rounds of updates", at_least=1)
 
     def scorer(self, events: Interactions, dtype: type) -> LowRank:
-        require_rank(self.rank, events)
+        require_rank(self.rank, min(events.n_users, events.n_items), events)
         u, v, _ = list(self.epochs(events, dtype))[-1]
         return LowRank(u, v)
 

@@ -129,9 +129,12 @@ def part_of(value: Any, kinds: tuple[type[Part], ...]) -> Part | None:
     if isinstance(value, kinds):
         return value
     if isinstance(value, str):
-        words = re.fullmatch(r"(\w+)(?:\((.*)\))?", value.strip())
-        pairs = re.findall(r"(\w+)=([-+.\de]+)", words[2] or "") if words else []
-        value = {"name": words[1], "settings": {name: float(number) for name, number in pairs}} if words else None
+        words = re.fullmatch(r"(\w+)(?:\(((?:\w+=[-+]?[\d.]+,? ?)*)\))?", value.strip())
+        pairs = (pair.split("=") for pair in (words[2] or "").replace(",", " ").split()) if words else ()
+        try:
+            value = {"name": words[1], "settings": {name: float(number) for name, number in pairs}} if words else None
+        except ValueError:
+            return None
     named = {kind.__name__.lower(): kind for kind in kinds}
     if not (isinstance(value, Mapping) and str(value.get("name")).lower() in named):
         return None
@@ -175,7 +178,8 @@ class Recipe(Part, ABC):
         """Fit on interactions.
 
         `dtype="float64"` doubles the memory for models whose float32 inverse would be poor. With a `scratch` folder the
-        matrix lives in a memory-mapped file there, and the same fit, killed and started again, goes on where it was.
+        matrix lives in a memory-mapped file there, or the last epochs do, and the same fit, killed and started again, goes on
+        where it was.
         """
         require_interactions(events)
         kind = checked_dtype(dtype)
@@ -189,7 +193,7 @@ class Recipe(Part, ABC):
 
     def scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
         """The fitted arrays, made in a scratch folder."""
-        raise NotSupported("a model that inverts a matrix, with scratch", type(self).__name__, "Leave scratch out")
+        raise NotSupported("a model of one matrix or of epochs, with scratch", type(self).__name__, "Leave scratch out")
 
     def updated(self, scorer: Any, after: Interactions, change: Interactions, sign: int) -> Scorer:
         """The fitted arrays for `after`: what the scorer was fitted on, with these users more (sign 1) or less (sign −1)."""
@@ -229,7 +233,7 @@ class Recipe(Part, ABC):
 
     def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
         """The same with a scratch folder: in memory, and on the disk."""
-        raise NotSupported("a model that inverts a matrix, with scratch", type(self).__name__, "Leave scratch out")
+        raise NotSupported("a model of one matrix or of epochs, with scratch", type(self).__name__, "Leave scratch out")
 
 
 class ClosedForm(Recipe):

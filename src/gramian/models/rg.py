@@ -12,7 +12,7 @@ Rows and penalties are weighed alike, so the optimum is the soft-thresholded SVD
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ def loss(n_items: int, l2: float, negative_weight: float = 1.0, taken: float = 0
         pull=Terms(constant=n, linear=-(1 - a)),
         rest=Terms(linear=-a),
         base=Terms(constant=n**2, linear=(a - 2) * n, square=1 - a),
+        binary=True,
         l2=l2,
         ridge=Terms(linear=a * n, square=1 - a),
     )
@@ -78,9 +79,14 @@ class RG2(Truncated):
 
     def decompose(self, events: Interactions, rank: int, dtype: type) -> tuple[Top, float]:
         x, s = events.matrix, sizes(events.matrix)
-        roots = np.sqrt(np.repeat(np.maximum(s, 1e-30), np.diff(x.indptr)))
-        normal = sp.csr_array(((x.data / roots).astype(dtype), x.indices, x.indptr), x.shape)
+        data = np.repeat((1 / np.sqrt(np.maximum(s, 1e-30))).astype(dtype), np.diff(x.indptr))
+        data *= x.data
+        normal = sp.csr_array((data, x.indices, x.indptr), x.shape)
         return top(Centred(GramOf(normal, dtype)), rank), float(s.sum())
+
+    def highest(self, events: Interactions) -> int:
+        """One less than of other models: a mean is taken off."""
+        return super().highest(events) - 1
 
     def truncated(self, found: tuple[Top, float]) -> Factors:
         """Q = V · dMat((σ − l2·√(ND))^½) · (N/D)^¼, in the columns where anything is left."""
@@ -88,13 +94,19 @@ class RG2(Truncated):
         n = len(spectrum.vectors)
         sigma = n * np.sqrt(spectrum.values[: self.rank].astype(np.float64))
         left = sigma - self.l2 * np.sqrt(n * weight)
-        alive = np.flatnonzero((left > 0) & (sigma > 1e-6 * sigma[0]))
+        noise = 3 * np.sqrt(np.finfo(spectrum.values.dtype).eps) * n  # of a σ whose square is rounding
+        alive = np.flatnonzero((left > 0) & (sigma > noise))
         if len(alive) == 0:
             largest = sigma[0] / np.sqrt(n * weight)
-            raise InvalidInput("l2 of RG2 that leaves a factor", f"{self.l2:g}", f"Lower it below {largest:.3g}")
+            do = (
+                f"Lower it below {largest:.3g}"
+                if sigma[0] > noise
+                else "All users touched the same: there is nothing to tell apart"
+            )
+            raise InvalidInput("l2 of RG2 that leaves a factor", f"{self.l2:g}", do)
         items = spectrum.vectors[:, alive] * (np.sqrt(left[alive]) * (n / weight) ** 0.25)
         items = items.astype(spectrum.vectors.dtype)
-        return Factors.of(items, items.T @ items, loss(n, self.l2))
+        return Factors.of(items, items.T @ items, replace(loss(n, self.l2), binary=False))
 
 
 class Weighing(Alternating):
@@ -153,6 +165,8 @@ class RGX(Weighing):
         super().__post_init__()
         if self.form == "exact" and self.negative_weight != 1:
             raise InvalidInput("negative_weight=1 with form='exact'", f"{self.negative_weight:g}", "Or choose form='printed'")
+        if self.form == "exact" and self.interaction > 1:  # (Σ_y o_y)² may be N·Σ_y o_y², and the loss would fall for ever
+            raise InvalidInput("interaction of at most 1 with form='exact'", f"{self.interaction:g}", "Choose 1, say")
 
     @classmethod
     def sampled(cls, n_negatives: int, n_items: int, **settings: Any) -> RGX:
@@ -172,8 +186,8 @@ class RGX(Weighing):
         return gram - self.interaction / len(items) * np.outer(total, total)
 
     def improved(self, events: Interactions, state: State) -> Iterator[State]:
-        most = events.n_items * (1 if self.form == "exact" else self.negative_weight)
-        if self.interaction > most:
+        most = events.n_items * self.negative_weight
+        if self.form == "printed" and self.interaction > most:
             wanted = "interaction of RGX at which every system is positive definite"
             got = f"{self.interaction:g} for {events.n_items:,} items and negative_weight={self.negative_weight:g}"
             raise InvalidInput(wanted, got, f"Choose at most {most:g}")
@@ -205,8 +219,15 @@ class RG2NewtonCG(Iterative):
     def fitted(self, events: Interactions, state: State) -> Factors:
         return Factors.of(state.items, state.items.T @ state.items, loss(events.n_items, self.l2))
 
+    def copies(self) -> int:
+        return 12  # the vectors, two gradients, and five of each in conjugate gradients with what is between
+
+    def passes(self) -> float:
+        return 2 + self.steps * self.rank / 32
+
     def improved(self, events: Interactions, state: State) -> Iterator[State]:
         p, q = state.users, state.items
+        del state
         x, x_t = events.matrix, sp.csr_array(events.matrix.T.tocsr())
         n, s = events.n_items, sizes(x)
         base = float(loss(n, self.l2).base.at(s[s > 0]).sum())
@@ -250,45 +271,48 @@ class RG2NewtonCG(Iterative):
     def value(self, p: Any, q: Any, pulled: Any, s: Any, ridges: tuple[Any, float]) -> float:
         """The loss, less its value at 0."""
         scores = np.vdot(q.T @ q, p.T @ (s * p))
-        penalties = np.vdot(p, ridges[0] * p) + ridges[1] * np.vdot(q, q)
-        return float(scores - 2 * np.vdot(p, pulled) + penalties)
+        penalties = inner(p, ridges[0] * p) + ridges[1] * inner(q, q)
+        return float(scores - 2 * inner(p, pulled) + penalties)
 
     def farthest(self, p: Any, q: Any, a: Any, b: Any, down_p: Any, down_q: Any, pulled_b: Any, s: Any, ridges: Any) -> float:
         """Where along (a, b) the loss is least. Scores are o + t(aqᵀ + pbᵀ) + t²abᵀ."""
         sa, sp_ = s * a, s * p
         qq, qb, bb = q.T @ q, q.T @ b, b.T @ b
         pp, pa, aa = p.T @ sp_, p.T @ sa, a.T @ sa
-        linear = -2 * (np.vdot(down_p, a) + np.vdot(down_q, b))
+        linear = -2 * (inner(down_p, a) + inner(down_q, b))
         first = np.vdot(aa, qq) + 2 * np.vdot(pa.T, qb) + np.vdot(pp, bb)  # ‖aqᵀ + pbᵀ‖² by s
-        crossed = np.vdot(pa, qb) - np.vdot(a, pulled_b)  # ⟨o − T, abᵀ⟩ by s
-        square = first + 2 * crossed + np.vdot(a, ridges[0] * a) + ridges[1] * np.vdot(b, b)
+        crossed = np.vdot(pa, qb) - inner(a, pulled_b)  # ⟨o − T, abᵀ⟩ by s
+        square = first + 2 * crossed + inner(a, ridges[0] * a) + ridges[1] * inner(b, b)
         cube = 2 * (np.vdot(aa, qb) + np.vdot(pa, bb))
         fourth = np.vdot(aa, bb)
-        at = np.roots([4 * fourth, 3 * cube, 2 * square, linear])
-        real = at[np.isreal(at)].real
-        values = np.polyval([fourth, cube, square, linear, 0], real)
-        return float(real[np.argmin(values)])
+        loss_along = np.array([fourth, cube, square, linear, 0], np.float64)
+        require_finite(loss_along)
+        at = np.roots(np.polyder(loss_along))
+        real = np.append(at[np.isreal(at)].real, 0)  # 0 where there is nothing left to gain
+        return float(real[np.argmin(np.polyval(loss_along, real))])
 
 
 def conjugate_gradients(image: Any, near: Any, right: Pair, steps: int) -> Pair:
     """image(a, b) = right, from 0, for pairs of matrices, helped by `near` to the inverse."""
     rest = right
     ahead = near(*rest)
-    before = inner(rest, ahead)
+    before = inner(rest[0], ahead[0]) + inner(rest[1], ahead[1])
     step, found = ahead, (np.zeros_like(right[0]), np.zeros_like(right[1]))
     for _ in range(steps):
-        if before <= 0:
-            break
         moved = image(*step)
-        far = before / inner(step, moved)
+        curvature = inner(step[0], moved[0]) + inner(step[1], moved[1])
+        if not (before > 0 and curvature > 0):
+            break
+        far = before / curvature
         found = (found[0] + far * step[0], found[1] + far * step[1])
         rest = (rest[0] - far * moved[0], rest[1] - far * moved[1])
         ahead = near(*rest)
-        after = inner(rest, ahead)
+        after = inner(rest[0], ahead[0]) + inner(rest[1], ahead[1])
         step = (ahead[0] + after / before * step[0], ahead[1] + after / before * step[1])
         before = after
     return found
 
 
-def inner(one: Pair, other: Pair) -> float:
-    return float(np.vdot(one[0], other[0]) + np.vdot(one[1], other[1]))
+def inner(one: np.ndarray, other: np.ndarray, size: int = 1024) -> float:
+    """Σ_ij one_ij · other_ij, its parts summed in double precision."""
+    return sum(float(np.vdot(one[at : at + size], other[at : at + size])) for at in range(0, len(one), size))

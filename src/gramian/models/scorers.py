@@ -49,7 +49,7 @@ class ItemWeights:
         weights[np.diag_indices(len(weights))] += self.diagonal
         return weights
 
-    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
+    def factors(self) -> dict[str, np.ndarray]:
         raise NotSupported("a low-rank or factor model", "an item-item model", "Use weights()")
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -77,7 +77,7 @@ class LowRank:
         return len(self.decoder)
 
     def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
-        return dense_panels(times(histories, self.encoder), self.decoder)
+        return dense_panels(self.users(histories), self.decoder)
 
     def similar(self, item: int) -> np.ndarray:
         """The cosine between what items decode from."""
@@ -91,8 +91,11 @@ class LowRank:
         require(4 * n * n, f"dense {n:,} × {n:,} weights", "Use factors()")
         return self.encoder @ self.decoder.T
 
-    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
+    def factors(self) -> dict[str, np.ndarray]:
         return {"encoder": self.encoder, "decoder": self.decoder}
+
+    def users(self, histories: sp.csr_array) -> np.ndarray:
+        return times(histories, self.encoder)
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {}, {"encoder": self.encoder, "decoder": self.decoder}
@@ -141,7 +144,7 @@ class SparseWeights:
         require(4 * n * n, f"dense {n:,} × {n:,} weights", "Use model.scorer.matrix")
         return self.matrix.toarray()
 
-    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
+    def factors(self) -> dict[str, np.ndarray]:
         raise NotSupported("a low-rank or factor model", "an item-item model", "Use weights()")
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -188,7 +191,7 @@ class SameForAll:
     def weights(self) -> np.ndarray:
         raise NotSupported("an item-item model", "one score per item", "Fit EASE, say")
 
-    def factors(self, histories: sp.csr_array) -> dict[str, np.ndarray]:
+    def factors(self) -> dict[str, np.ndarray]:
         raise NotSupported("a low-rank or factor model", "one score per item", "Fit another model")
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

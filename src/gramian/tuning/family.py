@@ -25,7 +25,7 @@ from gramian.linalg.product import dense_panels, panels, times
 from gramian.linalg.spectral import Spectrum, pays, spectrum_bytes
 from gramian.linalg.symmetric import Symmetric
 from gramian.models.autoencoders import LinearAutoencoder, squares
-from gramian.models.iterative import Epoch, Iterative
+from gramian.models.iterative import Iterative
 from gramian.models.low_rank import Truncated, decomposed, require_rank
 from gramian.models.recipe import ClosedForm, Recipe, precise
 from gramian.recommender import Scorer
@@ -68,7 +68,7 @@ class Fits:
         for stops in trainings.values():
             yield from self.along(stops)
         for sharing in decompositions.values():
-            possible = [member for member in sharing if member.rank <= min(self.train.n_users, self.train.n_items)]
+            possible = [member for member in sharing if member.rank <= member.highest(self.train)]
             found = decomposed(possible, self.train, self.dtype) if possible else None
             for member in sharing:
                 yield from self.alone(member, lambda member=member, found=found: self.truncated(member, found))  # type: ignore[misc]
@@ -90,22 +90,14 @@ class Fits:
         yield Family([recipe], scorer.panels, np.ones((1, self.train.n_items), np.float32))
 
     def along(self, stops: dict[int, Iterative]) -> Iterator[Family]:
-        """Recipes that differ in their number of epochs only: one training."""
-        training = stops[max(stops)].epochs(self.train, dtype=self.dtype)
-        while stops:
-            epoch = self.next_epoch(training, stops)
-            if epoch is None:
-                return
-            if epoch.number in stops:
-                yield from self.alone(stops.pop(epoch.number), lambda scorer=epoch.model.scorer: scorer)  # type: ignore[misc]
-
-    def next_epoch(self, training: Iterator[Epoch], stops: dict[int, Iterative]) -> Epoch | None:
-        """The next epoch, or none where the recipe makes no sense for these interactions."""
+        """Recipes that differ in their number of epochs only: one training. None where they make no sense here."""
+        longest = stops[max(stops)]
         try:
-            return next(training)
+            for epoch in longest.epochs(self.train, dtype=self.dtype):
+                if epoch.number in stops:
+                    yield from self.alone(stops[epoch.number], lambda scorer=epoch.model.scorer: scorer)  # type: ignore[misc]
         except (InvalidInput, Inaccurate) as error:
-            warnings.warn(f"{stops[min(stops)]} is left out: {error}", stacklevel=2)
-            return None
+            warnings.warn(f"{longest} is left out: {error}", stacklevel=2)
 
     def scorer(self, recipe: Recipe) -> Scorer:
         if isinstance(recipe, ClosedForm):
@@ -113,7 +105,7 @@ class Fits:
         return recipe.scorer(self.train, self.dtype)
 
     def truncated(self, member: Truncated, found: Any) -> Scorer:
-        require_rank(member.rank, self.train)
+        require_rank(member.rank, member.highest(self.train), self.train)
         return member.truncated(found)
 
     def by_inverse(self, members: Sequence[LinearAutoencoder]) -> Iterator[Family]:

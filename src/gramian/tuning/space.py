@@ -73,8 +73,10 @@ class Space:
                 axes[name] = [trial.suggest_int(name, int(values.low), int(values.high), log=values.log)]
             elif isinstance(values, Range):
                 axes[name] = [trial.suggest_float(name, values.low, values.high, log=values.log)]
+            elif len(values) == 1:
+                axes[name] = values
             else:
-                axes[name] = [trial.suggest_categorical(name, values)]
+                axes[name] = [trial.suggest_categorical(name, [str(v) if isinstance(v, Part) else v for v in values])]
         return list(self.combinations(axes))
 
 
