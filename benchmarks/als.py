@@ -92,15 +92,15 @@ def ranking(rank: int) -> None:
     """Every model tuned on the validation part by ndcg@10 over its grid, then fitted once more and tested."""
     split = gr.split.weak(gr.datasets.load("ml-1m", min_value=3).k_core(5), seed=0)
     assert split.validation is not None
-    epochs = [4, 8, 16, 32]
-    penalties, weights = [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0], [0.03, 0.1, 0.3, 1.0]
+    epochs = [8, 16, 24]
+    penalties, weights = [0.1, 0.2, 0.3, 0.5, 0.8], [0.03, 0.1, 0.3, 1.0]
     spaces: dict[type, dict[str, list[Any]]] = {
         gr.Popularity: {},
-        gr.WRMF: {"positive_weight": [0.5, 1, 2, 4, 8, 16], "l2": [3, 10, 30, 60, 100, 200], "n_epochs": epochs},
-        gr.IALS: {"unobserved_weight": [0.03, 0.1, 0.3, 1.0], "l2": [0.001, 0.003, 0.006, 0.01, 0.02], "n_epochs": epochs},
-        gr.RG2: {"l2": [0.03, *penalties]},
+        gr.WRMF: {"positive_weight": [0.5, 1, 2, 4, 8], "l2": [10, 30, 60, 100], "n_epochs": epochs},
+        gr.IALS: {"unobserved_weight": [0.1, 0.2, 0.3, 0.5, 1.0], "l2": [0.003, 0.006, 0.01, 0.02], "n_epochs": epochs},
+        gr.RG2: {"l2": [0.03, 0.15, 0.25, *penalties]},
         gr.RG2ALS: {"l2": penalties, "negative_weight": weights, "n_epochs": epochs},
-        gr.RGX: {"l2": penalties, "negative_weight": weights, "interaction": [1, 30, 90], "n_epochs": epochs},
+        gr.RGX: {"l2": penalties, "negative_weight": weights, "interaction": [1, 30], "n_epochs": epochs},
         gr.RegularizedPCA: {"l2": [0, 5, 10, 20, 30, 40, 50]},
         gr.EDLAE: {"dropout": [0.2, 0.33, 0.5], "l2": [30, 100, 300, 1000]},
     }

@@ -62,6 +62,7 @@ def best(folder: Path, rank: int, n_epochs: int) -> None:
 
 def gramian(x: sp.csr_matrix, rank: int, solver: str, n_epochs: int) -> Found:
     import gramian as gr  # noqa: PLC0415
+    from gramian.models.iterative import State  # noqa: PLC0415
 
     loss, _, how = solver.partition(" ")
     part = {"cg": gr.ConjugateGradient(), "cholesky": gr.Cholesky(), "subspace": gr.Subspace(), "": gr.Cholesky()}[how]
@@ -72,8 +73,7 @@ def gramian(x: sp.csr_matrix, rank: int, solver: str, n_epochs: int) -> Found:
         "rg2": lambda: gr.RG2ALS(l2=0.1, **same),
     }[loss]()
     events = gr.Interactions.of(x)
-    state = recipe.first(events, np.float32)
-    training = recipe.improved(events, type("Start", (), {"users": state[0], "items": state[1]})())
+    training = recipe.improved(events, State(*recipe.first(events, np.float32)))
     seconds, last = [], []
     for _ in range(n_epochs):
         seconds.append(timed(lambda: last.append(next(training))))

@@ -31,12 +31,12 @@ from gramian.models.low_rank import LowRankDLAE as LowRankDLAE
 from gramian.models.low_rank import LowRankEDLAE as LowRankEDLAE
 from gramian.models.low_rank import NuclearNormMF as NuclearNormMF
 from gramian.models.low_rank import RegularizedPCA as RegularizedPCA
+from gramian.models.newton import RG2NewtonCG as RG2NewtonCG
 from gramian.models.popularity import Popularity as Popularity
 from gramian.models.recipe import equivalent as equivalent
 from gramian.models.rg import RG2 as RG2
 from gramian.models.rg import RG2ALS as RG2ALS
 from gramian.models.rg import RGX as RGX
-from gramian.models.rg import RG2NewtonCG as RG2NewtonCG
 from gramian.models.slim import SLIM as SLIM
 from gramian.models.solvers import Cholesky as Cholesky
 from gramian.models.solvers import ConjugateGradient as ConjugateGradient

@@ -16,9 +16,10 @@ from gramian.models.low_rank import (
     NuclearNormMF,
     RegularizedPCA,
 )
+from gramian.models.newton import RG2NewtonCG
 from gramian.models.popularity import Popularity
 from gramian.models.recipe import Recipe
-from gramian.models.rg import RG2, RG2ALS, RGX, RG2NewtonCG
+from gramian.models.rg import RG2, RG2ALS, RGX
 from gramian.models.scorers import ItemWeights, LowRank, SameForAll, SparseWeights
 from gramian.models.slim import SLIM
 from gramian.recommender import Recommender, loaded

@@ -24,6 +24,8 @@ from gramian.models.low_rank import rank_setting
 from gramian.models.recipe import setting
 from gramian.models.solvers import SOLVERS, ConjugateGradient, Solver
 
+SOME = 4_096  # users at a time
+
 
 def solver_setting() -> Any:
     return setting(ConjugateGradient(), "how rows are solved for", choices=SOLVERS)
@@ -84,10 +86,12 @@ class Alternating(Iterative):
 
 
 def weighted(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Σ_u weight_u · vector_u vector_uᵀ."""
-    if (weights == weights[0]).all():
-        return weights[0] * (vectors.T @ vectors)
-    return vectors.T @ (weights[:, None] * vectors)
+    """Σ_u weight_u · vector_u vector_uᵀ, some users at a time."""
+    total = np.zeros((vectors.shape[1], vectors.shape[1]))
+    for at in range(0, len(vectors), SOME):
+        part = vectors[at : at + SOME]
+        total += part.T @ (weights[at : at + SOME, None] * part)
+    return total
 
 
 def popularity(events: Interactions) -> np.ndarray:

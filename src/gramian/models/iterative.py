@@ -124,7 +124,7 @@ class Iterative(Recipe):
                     epoch = Epoch(following, state.objective, Recommender(self.fitted(events, state), self, events))
                 if keep:
                     keep_state(*keep, following, state)
-                del state  # which the training has too, and changes
+                del state  # which the training goes on from: it would be in memory twice
                 advance(1)
                 yield epoch
                 del epoch

@@ -6,7 +6,7 @@ weighs |I_x|, and vectors are penalised by l2 times the weight of their row or c
     Σ_x |I_x| ‖t_x − Q p_x‖²  +  l2 · (Σ_x N|I_x| ‖p_x‖² + D ‖Q‖²)        with D interactions.
 
 Rows and penalties are weighed alike, so the optimum is the soft-thresholded SVD of T' = N · dMat(|I_x|^-½) · X · (I − 11ᵀ/N)
-(X row-normalised and centred), with the threshold l2·√(N·D): RG2. The others alternate, or take Newton steps, towards the same.
+(X row-normalised and centred), with the threshold l2·√(N·D): RG2. The others alternate, with weights that may differ.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ import scipy.sparse as sp
 
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
-from gramian.linalg.product import times
 from gramian.linalg.spectral import GramOf, Top, top
-from gramian.models.als import Alternating, solver_setting, weighted
-from gramian.models.factors import Factors, Rule, Terms, require_finite, sizes
-from gramian.models.iterative import Iterative, State, epochs_setting, seed_setting
+from gramian.models.als import Alternating, solver_setting
+from gramian.models.factors import Factors, Rule, Terms, sizes
+from gramian.models.iterative import State, epochs_setting, seed_setting
 from gramian.models.low_rank import Truncated, rank_setting
 from gramian.models.recipe import setting
 from gramian.models.solvers import Solver
-
-Pair = tuple[np.ndarray, np.ndarray]  # one of users, one of items
 
 
 def penalty_setting() -> Any:
@@ -98,11 +95,7 @@ class RG2(Truncated):
         alive = np.flatnonzero((left > 0) & (sigma > noise))
         if len(alive) == 0:
             largest = sigma[0] / np.sqrt(n * weight)
-            do = (
-                f"Lower it below {largest:.3g}"
-                if sigma[0] > noise
-                else "All users touched the same: there is nothing to tell apart"
-            )
+            do = f"Lower it below {largest:.3g}" if sigma[0] > noise else "Look at the data: all users touched the same"
             raise InvalidInput("l2 of RG2 that leaves a factor", f"{self.l2:g}", do)
         items = spectrum.vectors[:, alive] * (np.sqrt(left[alive]) * (n / weight) ** 0.25)
         items = items.astype(spectrum.vectors.dtype)
@@ -192,127 +185,3 @@ class RGX(Weighing):
             got = f"{self.interaction:g} for {events.n_items:,} items and negative_weight={self.negative_weight:g}"
             raise InvalidInput(wanted, got, f"Choose at most {most:g}")
         return super().improved(events, state)
-
-
-@dataclass(frozen=True)
-class RG2NewtonCG(Iterative):
-    """RG² by Gauss-Newton steps in all vectors at once, each by conjugate gradients   (paper 002, appendix D).
-
-    The loss is a square of what is linear in the data, so that only its gradient needs the interactions: the conjugate
-    gradients work on dense matrices alone. Along a step the loss is a polynomial of degree four, and is taken to its least.
-    """
-
-    rank: int = rank_setting()
-    l2: float = penalty_setting()
-    n_epochs: int = epochs_setting()
-    steps: int = setting(3, "conjugate gradient steps of each Newton step", at_least=1)
-    seed: int = seed_setting()
-
-    needs_binary = True
-
-    def first(self, events: Interactions, dtype: type) -> tuple[np.ndarray, np.ndarray]:
-        """Both at random: at 0 the gradient would be 0."""
-        _, items = super().first(events, dtype)
-        users = np.random.default_rng([self.seed, 1]).standard_normal((events.n_users, self.rank)) * (0.1 / np.sqrt(self.rank))
-        return users.astype(dtype), items
-
-    def fitted(self, events: Interactions, state: State) -> Factors:
-        return Factors.of(state.items, state.items.T @ state.items, loss(events.n_items, self.l2))
-
-    def copies(self) -> int:
-        return 12  # the vectors, two gradients, and five of each in conjugate gradients with what is between
-
-    def passes(self) -> float:
-        return 2 + self.steps * self.rank / 32
-
-    def improved(self, events: Interactions, state: State) -> Iterator[State]:
-        p, q = state.users, state.items
-        del state
-        x, x_t = events.matrix, sp.csr_array(events.matrix.T.tocsr())
-        n, s = events.n_items, sizes(x)
-        base = float(loss(n, self.l2).base.at(s[s > 0]).sum())
-        s_column = s.astype(q.dtype)[:, None]
-        of_user, of_item = self.l2 * n * np.maximum(s_column, 1e-30), self.l2 * float(s.sum())
-
-        def target_times(right: np.ndarray) -> np.ndarray:
-            """dMat(|I|) · T · right = (N·X − |I|1ᵀ) · right."""
-            return n * times(x, right) - s_column * right.sum(axis=0)
-
-        def times_target(left: np.ndarray) -> np.ndarray:
-            return n * times(x_t, left) - (s_column * left).sum(axis=0)
-
-        while True:
-            gram_q, gram_p = q.T @ q, weighted(p, s_column[:, 0])
-            pulled = target_times(q)
-            down_p = pulled - s_column * (p @ gram_q) - of_user * p  # minus half the gradient
-            down_q = times_target(p) - q @ gram_p - of_item * q
-
-            def image(a: np.ndarray, b: np.ndarray) -> Pair:
-                """The Gauss-Newton matrix times (a, b): what scores a·qᵀ + p·bᵀ do to both sides."""
-                mixed = b.T @ q  # noqa: B023
-                over = s_column * (a @ gram_q + p @ mixed) + of_user * a  # noqa: B023
-                across = b @ gram_p + q @ (a.T @ (s_column * p)) + of_item * b  # noqa: B023
-                return over, across
-
-            inverse_q = np.linalg.inv(gram_q.astype(np.float64) + self.l2 * n * np.eye(self.rank)).astype(q.dtype)
-            inverse_p = np.linalg.inv(gram_p.astype(np.float64) + of_item * np.eye(self.rank)).astype(q.dtype)
-
-            def near(a: np.ndarray, b: np.ndarray) -> Pair:
-                """The inverse of the matrix's two diagonal blocks."""
-                return a @ inverse_q / np.maximum(s_column, 1), b @ inverse_p  # noqa: B023
-
-            a, b = conjugate_gradients(image, near, (down_p, down_q), self.steps)
-            far = self.farthest(p, q, a, b, down_p, down_q, target_times(b), s_column, (of_user, of_item))
-            p, q = p + far * a, q + far * b
-            value = self.value(p, q, target_times(q), s_column, (of_user, of_item)) + base
-            require_finite(np.array([value]))
-            yield State(p, q, value)
-
-    def value(self, p: Any, q: Any, pulled: Any, s: Any, ridges: tuple[Any, float]) -> float:
-        """The loss, less its value at 0."""
-        scores = np.vdot(q.T @ q, p.T @ (s * p))
-        penalties = inner(p, ridges[0] * p) + ridges[1] * inner(q, q)
-        return float(scores - 2 * inner(p, pulled) + penalties)
-
-    def farthest(self, p: Any, q: Any, a: Any, b: Any, down_p: Any, down_q: Any, pulled_b: Any, s: Any, ridges: Any) -> float:
-        """Where along (a, b) the loss is least. Scores are o + t(aqᵀ + pbᵀ) + t²abᵀ."""
-        sa, sp_ = s * a, s * p
-        qq, qb, bb = q.T @ q, q.T @ b, b.T @ b
-        pp, pa, aa = p.T @ sp_, p.T @ sa, a.T @ sa
-        linear = -2 * (inner(down_p, a) + inner(down_q, b))
-        first = np.vdot(aa, qq) + 2 * np.vdot(pa.T, qb) + np.vdot(pp, bb)  # ‖aqᵀ + pbᵀ‖² by s
-        crossed = np.vdot(pa, qb) - inner(a, pulled_b)  # ⟨o − T, abᵀ⟩ by s
-        square = first + 2 * crossed + inner(a, ridges[0] * a) + ridges[1] * inner(b, b)
-        cube = 2 * (np.vdot(aa, qb) + np.vdot(pa, bb))
-        fourth = np.vdot(aa, bb)
-        loss_along = np.array([fourth, cube, square, linear, 0], np.float64)
-        require_finite(loss_along)
-        at = np.roots(np.polyder(loss_along))
-        real = np.append(at[np.isreal(at)].real, 0)  # 0 where there is nothing left to gain
-        return float(real[np.argmin(np.polyval(loss_along, real))])
-
-
-def conjugate_gradients(image: Any, near: Any, right: Pair, steps: int) -> Pair:
-    """image(a, b) = right, from 0, for pairs of matrices, helped by `near` to the inverse."""
-    rest = right
-    ahead = near(*rest)
-    before = inner(rest[0], ahead[0]) + inner(rest[1], ahead[1])
-    step, found = ahead, (np.zeros_like(right[0]), np.zeros_like(right[1]))
-    for _ in range(steps):
-        moved = image(*step)
-        curvature = inner(step[0], moved[0]) + inner(step[1], moved[1])
-        if not (before > 0 and curvature > 0):
-            break
-        far = before / curvature
-        found = (found[0] + far * step[0], found[1] + far * step[1])
-        rest = (rest[0] - far * moved[0], rest[1] - far * moved[1])
-        ahead = near(*rest)
-        after = inner(rest[0], ahead[0]) + inner(rest[1], ahead[1])
-        step = (ahead[0] + after / before * step[0], ahead[1] + after / before * step[1])
-        before = after
-    return found
-
-
-def inner(one: np.ndarray, other: np.ndarray, size: int = 1024) -> float:
-    """Σ_ij one_ij · other_ij, its parts summed in double precision."""
-    return sum(float(np.vdot(one[at : at + size], other[at : at + size])) for at in range(0, len(one), size))
