@@ -193,7 +193,7 @@ def test_a_system_that_has_no_least_is_refused(refused):
     for solve in (exact, lambda *a: gradient(*a, 30), lambda *a: blocks(*a, 2), alone):
         values = solve(Rows(EVENTS.matrix, numbers, np.ones((N, 2))), fixed, np.zeros((M, 4)))
         assert np.isnan(values).any()
-    with refused(gr.errors.Inaccurate, "l2"):
+    with refused(gr.errors.Inaccurate, "Raise l2, to 30, say"):
         gr.WRMF(rank=8, l2=0, solver=gr.Cholesky()).fit(gr.Interactions.of(np.tile(np.eye(2, 20, 1) + np.eye(2, 20), (9, 1))))
 
 

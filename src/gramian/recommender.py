@@ -135,6 +135,7 @@ class Hide:
     def others(self, columns: np.ndarray, numbers: np.ndarray, items: Index) -> np.ndarray:
         """Of a list of k + 1 columns for all, where the k are that each of these users may be shown."""
         own = np.full(len(numbers), -2) if self.selves is None else items.positions([self.selves[n] for n in numbers.tolist()])
+        # −1 is the end of a short list, so an item that is not there is −2
         late = (columns[None, :-1] == np.where(own < 0, -2, own)[:, None]).cumsum(axis=1)
         return np.arange(len(columns) - 1) + late
 

@@ -201,8 +201,7 @@ def fit(
     events = source.events(None if titles else title)
     if titles:
         events = events.with_titles(titles_of(titles, source.item or "item_id", title))
-    with status("compiling kernels (the first run on a machine only)"):
-        warm_up(recipe)
+    compiled(recipe)
     facts = {"users": events.n_users, "items": events.n_items, "interactions": events.n_interactions}
     if dry_run:
         estimate = recipe.estimate(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
@@ -349,8 +348,7 @@ def evaluate(
     recipes = recipes_of(model or ["popularity", "ease", "edlae"], settings)
     require_split(split, "published")
     parts = source.split(split, seed)
-    with status("compiling kernels (the first run on a machine only)"):
-        warm_up(*recipes)
+    compiled(*recipes)
     with threads(n_threads):
         trials = [Trial.of(recipe, parts, tuple(metric or DEFAULT_METRICS), exclude_self) for recipe in recipes]
     if as_json:
@@ -387,12 +385,10 @@ def tune(
     axes = dict(axis_of(text) for text in space or ())
     events = source.events()
     parts = None if split == LEAVE_ONE_OUT else SPLITS[split](events, seed)
-    if parts and parts.validation is None:
-        raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
-    with status("compiling kernels (the first run on a machine only)"):
-        warm_up(kind())
+    judged = events if parts is None else validation_of(parts, split)
+    compiled(kind())
     how: dict[str, Any] = {"trials": trials, "journal": journal, "seed": seed, "n_threads": n_threads}
-    found = search(kind, parts.validation if parts and parts.validation else events, axes, metric, **how)
+    found = search(kind, judged, axes, metric, **how)
     with threads(n_threads):
         tested = None if parts is None else Trial.of(found.recipe, parts, (metric,)).report
     if as_json:
@@ -434,8 +430,7 @@ def ranks(
     require_split(split, "")
     drawing = None if out_file is None else plots(out_file)
     parts = source.split(split, seed)
-    with status("compiling kernels (the first run on a machine only)"):
-        warm_up(*recipes)
+    compiled(*recipes)
     paths = [rank_path(recipe, wanted, parts, [metric], n_threads=n_threads) for recipe in recipes]
     if drawing:
         drawing(paths, metric)
@@ -471,11 +466,8 @@ def epochs(
     require_split(split, "")
     if out_folder:
         place(out_folder, "model")
-    parts = source.split(split, seed).validation
-    if parts is None:
-        raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
-    with status("compiling kernels (the first run on a machine only)"):
-        warm_up(recipe)
+    parts = validation_of(source.split(split, seed), split)
+    compiled(recipe)
     found = epoch_path(recipe, parts, [metric], patience=patience, n_threads=n_threads)
     if out_folder:
         found.model.save(out_folder)
@@ -560,6 +552,18 @@ def axis_of(text: str) -> tuple[str, Any]:
     texts = (word for f in SETTINGS.values() for word in f.metadata["choices"] if isinstance(word, str))
     words = {"true": True, "false": False} | {word: word for word in texts}
     return name.replace("-", "_"), [words[v.lower()] if v.lower() in words else number(v) for v in values.split(",")]
+
+
+def compiled(*recipes: Recipe) -> None:
+    """Compile what these need before anything is measured."""
+    with status("compiling kernels (the first run on a machine only)"):
+        warm_up(*recipes)
+
+
+def validation_of(parts: splits.Split, split: str) -> splits.Split:
+    if parts.validation is None:
+        raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
+    return parts.validation
 
 
 def require_split(split: str, other: str) -> None:

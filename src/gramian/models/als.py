@@ -34,6 +34,7 @@ def solver_setting() -> Any:
 class Alternating(Iterative):
     """A weighted squared loss, alternately minimised."""
 
+    l2: float
     solver: Solver
 
     @abstractmethod
@@ -53,14 +54,15 @@ class Alternating(Iterative):
         del state
         kind = items.dtype
         x, rule = events.matrix, self.rule(events.n_items)
-        of_users = rule.numbers(sizes(x))
+        s = sizes(x)
+        of_users = rule.numbers(s)
         by_user = of_users.astype(kind)
         of_items = np.ones((events.n_items, 5), kind)
         of_items[:, RIDGE] = self.item_ridges(events)
-        of_items[of_items[:, RIDGE] + popularity(events) == 0, RIDGE] = 1  # no weight, no say: the vector 0
+        of_items[of_items[:, RIDGE] + sizes(x, axis=0) == 0, RIDGE] = 1  # no weight, no say: the vector 0
         user_rows = Rows(x, by_user, np.ones((events.n_items, 2), kind))
         item_rows = Rows(sp.csr_array(x.T.tocsr()), of_items, np.ascontiguousarray(by_user[:, [OWN, PULL]]))
-        base = float(rule.base.at(sizes(x)[sizes(x) > 0]).sum())
+        base = float(rule.base.at(s[s > 0]).sum())
         while True:
             fixed, basis = Fixed.of(items, self.user_gram(items), items.sum(axis=0, dtype=np.float64))
             items, users = fixed.factors, self.half(user_rows, fixed, users, basis)[0]
@@ -78,7 +80,7 @@ class Alternating(Iterative):
         """The rows solved for from where they were, in the new basis, and the least values of their problems."""
         found = np.empty_like(start) if rows.alone else start @ basis
         values = alone(rows, fixed, found) if rows.alone else self.solver.solve(rows, fixed, found)
-        require_finite(values)
+        require_finite(values, f"Raise l2, to {type(self).l2:g}, say")
         return found, values
 
     def fitted(self, events: Interactions, state: State) -> Factors:
@@ -92,11 +94,6 @@ def weighted(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
         part = vectors[at : at + SOME]
         total += part.T @ (weights[at : at + SOME, None] * part)
     return total
-
-
-def popularity(events: Interactions) -> np.ndarray:
-    """What each item weighs."""
-    return np.asarray(events.matrix.sum(axis=0), np.float64)
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,7 @@ class IALS(Alternating):
         )
 
     def item_ridges(self, events: Interactions) -> np.ndarray:
-        return self.l2 * (popularity(events) + self.unobserved_weight * events.n_users) ** self.l2_exponent
+        return self.l2 * (sizes(events.matrix, axis=0) + self.unobserved_weight * events.n_users) ** self.l2_exponent
 
 
 @dataclass(frozen=True)

@@ -139,17 +139,17 @@ class Factors:
         return Factors(fixed, Rule.from_json(facts["rule"]))
 
 
-def sizes(x: sp.csr_array) -> np.ndarray:
-    """The sum of each row."""
-    return np.asarray(x.sum(axis=1), np.float64)
+def sizes(x: sp.csr_array, axis: int = 1) -> np.ndarray:
+    """The sum of each row, or of each column."""
+    return np.asarray(x.sum(axis=axis), np.float64)
 
 
-def require_finite(values: np.ndarray) -> None:
+def require_finite(values: np.ndarray, do: str = "Fit with a higher l2") -> None:
     """Values of solved rows are NaN where a system is not positive definite, and infinite where the numbers overflow."""
     broken = np.flatnonzero(~np.isfinite(values))
     if len(broken):
         raise Inaccurate(
             "a positive definite system for every row",
             f"none for {len(broken):,} of {len(values):,}",
-            "Raise l2, or fit with dtype='float64'",
+            f"{do}, or fit with dtype='float64'",
         )

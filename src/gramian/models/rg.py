@@ -106,7 +106,6 @@ class Weighing(Alternating):
     """RG² by alternating least squares, with a weight of its own on what is not touched."""
 
     needs_binary = True
-    l2: float
     negative_weight: float
 
     def rule(self, n_items: int) -> Rule:
