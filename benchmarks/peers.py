@@ -28,6 +28,7 @@ PEERS = {
     "cornac": "cornac==3.0.1",
     "recpack": "recpack==0.3.6",
     "implicit": "implicit==0.7.3",
+    "recbole": "torch==2.13.0 recbole==1.2.1",
     "scipy": None,  # in our own environment
 }
 COMPARISONS = (
@@ -57,7 +58,7 @@ def python_of(peer: str) -> str:
     if not mark.exists() or mark.read_text() != wanted:
         print(f"installing {wanted}", flush=True)
         venv.create(home, clear=True, symlinks=True, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted]
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *wanted.split()]
         subprocess.run(install, check=True, capture_output=True, text=True)
         mark.write_text(wanted)
     return str(python)

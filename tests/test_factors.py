@@ -93,7 +93,7 @@ IDS = [str(recipe) for recipe, _ in CASES]
 
 
 def states(recipe, n, events=EVENTS, dtype=np.float64):
-    training = recipe.improved(events, State(*recipe.first(events, dtype)))
+    training = recipe.improved(events, recipe.first(events, dtype))
     return [next(training) for _ in range(n)]
 
 
@@ -279,7 +279,7 @@ def test_a_debiased_half_step_with_constant_c_is_that_of_ials_with_mapped_parame
     plain = gr.IALS(rank=6, unobserved_weight=a / ((1 - a) * c), l2=l2 / ((1 - a) * c), l2_exponent=0)
     biased = gr.DebiasedIALS(rank=6, unobserved_weight=a, l2=l2, l2_exponent=0, hidden_share=c - 1, hidden_items=0)
     q = RNG.standard_normal((N, 6))
-    one, other = (r.fitted(EVENTS, State(np.zeros((M, 6)), q)).users(EVENTS.matrix) for r in (plain, biased))
+    one, other = (r.fitted(EVENTS, State.of(np.zeros((M, 6)), q)).users(EVENTS.matrix) for r in (plain, biased))
     np.testing.assert_allclose(other, one / (1 - a), rtol=1e-9)
 
 
@@ -602,11 +602,13 @@ def test_bad_input_names_the_parameter_and_a_value_that_works(refused):
         5,
         {"name": "CG"},
         "ConjugateGradient(3)",
-        "Subspace(size=two)",
         "Subspace(size=-)",
+        "Subspace(size=open('x'))",
     ):
         with refused(mentioning="solver of IALS"):
             gr.IALS(solver=solver)
+    with refused(mentioning="size of Subspace"):
+        gr.IALS(solver="Subspace(size=two)")
     with refused(mentioning="steps"):
         gr.IALS(solver="ConjugateGradient(steps=0)")
     with refused(gr.errors.NotSupported, "epochs"):

@@ -52,3 +52,12 @@ from gramian.tuning.search import Search as Search
 from gramian.tuning.search import tune as tune
 
 __version__ = version("gramian")
+
+
+def __getattr__(name: str) -> object:
+    """The optional wings, when they are first asked for."""
+    if name == "sampled":
+        import gramian.sampled as wing  # noqa: PLC0415
+
+        return wing
+    raise AttributeError(f"module 'gramian' has no attribute {name!r}")

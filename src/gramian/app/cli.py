@@ -37,6 +37,7 @@ from gramian.models.iterative import Iterative, clear_checkpoints
 from gramian.models.low_rank import Truncated
 from gramian.models.recipe import Part, Recipe
 from gramian.recommender import Recommendations, Recommender
+from gramian.sampled import MODELS as BY_GRADIENTS
 from gramian.store import place
 from gramian.tuning.epoch_path import epoch_path
 from gramian.tuning.rank_path import rank_path
@@ -52,10 +53,12 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
-TRAINED = [name.lower() for name, recipe in MODELS.items() if issubclass(recipe, Iterative)]
-RANKED = [name.lower() for name, recipe in MODELS.items() if issubclass(recipe, Truncated)]
-NAMES = {name.lower(): recipe for name, recipe in MODELS.items()}
+EVERY = MODELS | BY_GRADIENTS
+TRAINED = [name.lower() for name, recipe in EVERY.items() if issubclass(recipe, Iterative)]
+RANKED = [name.lower() for name, recipe in EVERY.items() if issubclass(recipe, Truncated)]
+NAMES = {name.lower(): recipe for name, recipe in EVERY.items()}
 SETTINGS = {f.name: f for recipe in MODELS.values() for f in fields(recipe)}
+SETTINGS |= {f.name: f for recipe in BY_GRADIENTS.values() for f in fields(recipe) if f.name not in SETTINGS}
 SPLITS: dict[str, Callable[[Interactions, int], splits.Split]] = {
     "strong": lambda events, seed: splits.strong(events, seed=seed),
     "weak": lambda events, seed: splits.weak(events, seed=seed),
@@ -138,8 +141,8 @@ def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
     """
     flags = []
     for name, f in ((n, f) for n, f in SETTINGS.items() if n not in inspect.signature(command).parameters):
-        users = ", ".join(model for model, recipe in MODELS.items() if name in {g.name for g in fields(recipe)})
-        kind = (str if isinstance(f.default, Part) else type(f.default)) | None
+        users = ", ".join(model for model, recipe in EVERY.items() if name in {g.name for g in fields(recipe)})
+        kind = (str if isinstance(f.metadata["like"], Part) else type(f.metadata["like"])) | None
         option = typer.Option(help=f"{f.metadata['about']} ({users})", show_default=False, rich_help_panel="Recipe settings")
         flags.append(keyword(name, Annotated[kind, option]))
     return unfolded(command, "settings", flags, lambda given: {n: v for n, v in given.items() if v is not None})
@@ -454,6 +457,10 @@ def epochs(
     patience: Annotated[int, typer.Option(help="Stop when it has not risen for so many epochs.", min=1)] = 3,
     split: Annotated[str, typer.Option(help=f"One of {', '.join(SPLITS)}; its validation part is watched.")] = "strong",
     out_folder: Annotated[Path | None, typer.Option("--out", help="Folder to write the best model to.")] = None,
+    scratch: Annotated[
+        Path | None,
+        typer.Option(help="Keep the last epochs in this folder. After a kill, the same command goes on where it was."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.", min=0)] = 0,
     n_threads: Threads = None,
     as_json: AsJson = False,
@@ -468,9 +475,11 @@ def epochs(
         place(out_folder, "model")
     parts = validation_of(source.split(split, seed), split)
     compiled(recipe)
-    found = epoch_path(recipe, parts, [metric], patience=patience, n_threads=n_threads)
+    found = epoch_path(recipe, parts, [metric], patience=patience, scratch=scratch, n_threads=n_threads)
     if out_folder:
         found.model.save(out_folder)
+    if scratch:
+        clear_checkpoints(scratch)
     if as_json:
         show_json({"metric": metric, "recipe": found.recipe.to_json(), "epochs": found.frame().to_dicts()})
         return
@@ -547,7 +556,8 @@ def axis_of(text: str) -> tuple[str, Any]:
     low, colon, high = values.partition(":")
     if colon:
         return name.replace("-", "_"), (number(low), number(high))
-    if isinstance(getattr(SETTINGS.get(name.replace("-", "_")), "default", None), Part):
+    known = SETTINGS.get(name.replace("-", "_"))
+    if known is not None and isinstance(known.metadata["like"], Part):
         return name.replace("-", "_"), values.split(";")
     texts = (word for f in SETTINGS.values() for word in f.metadata["choices"] if isinstance(word, str))
     words = {"true": True, "false": False} | {word: word for word in texts}

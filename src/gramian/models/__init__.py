@@ -1,5 +1,6 @@
 """The models by name, and the kinds of fitted result by name: the tables that saving, loading and the command line read."""
 
+from importlib import import_module
 from pathlib import Path
 
 from gramian.models.als import IALS, WRMF, DebiasedIALS
@@ -33,4 +34,5 @@ SCORERS = {s.name: s for s in (ItemWeights, LowRank, SparseWeights, Factors, Sam
 
 def load(path: str | Path) -> Recommender:
     """A model saved by `model.save`, after its checksums were verified. Nothing in the folder can run."""
-    return loaded(path, MODELS, SCORERS)
+    wing = import_module("gramian.sampled")  # whose recipes and fitted results need no PyTorch
+    return loaded(path, MODELS | wing.MODELS, SCORERS | wing.SCORERS)

@@ -9,7 +9,7 @@ score changes by that.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,7 @@ class Alternating(Iterative):
         """G of the users' half step."""
         return items.T @ items
 
-    def improved(self, events: Interactions, state: State) -> Iterator[State]:
+    def improved(self, events: Interactions, state: State) -> Generator[State, float | None, None]:
         users, items = state.users, state.items
         del state
         kind = items.dtype
@@ -70,7 +70,7 @@ class Alternating(Iterative):
             fixed, basis = Fixed.of(users, gram, total)
             users, (items, values) = fixed.factors, self.half(item_rows, fixed, items, basis)
             penalty = float(of_users[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
-            yield State(users, items, float(values.sum()) + penalty + base)
+            yield State.of(users, items, float(values.sum()) + penalty + base)
 
     def passes(self) -> float:
         alone = self.rule(1).own == Terms()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,25 @@ def seed_setting() -> Any:
 
 @dataclass(frozen=True)
 class State:
-    """What training has reached: vectors of users and items, and the loss with its penalties."""
+    """What training has reached: arrays (the vectors of users and items, and what else it needs to go on), a few facts, the
+    loss with its penalties, and what whoever looks at the epochs thought of this one."""
 
-    users: np.ndarray
-    items: np.ndarray
+    arrays: dict[str, np.ndarray]
     objective: float = float("nan")
+    facts: dict[str, Any] = field(default_factory=dict)
+    verdict: float | None = None
+
+    @staticmethod
+    def of(users: np.ndarray, items: np.ndarray, objective: float = float("nan")) -> State:
+        return State({"users": users, "items": items}, objective)
+
+    @property
+    def users(self) -> np.ndarray:
+        return self.arrays["users"]
+
+    @property
+    def items(self) -> np.ndarray:
+        return self.arrays["items"]
 
 
 @dataclass(frozen=True)
@@ -64,8 +78,8 @@ class Iterative(Recipe):
     needs_binary = False  # whether the loss is for 0/1 interactions only
 
     @abstractmethod
-    def improved(self, events: Interactions, state: State) -> Iterator[State]:
-        """The state after one epoch more, and one more, without end."""
+    def improved(self, events: Interactions, state: State) -> Generator[State, float | None, None]:
+        """The state after one epoch more, and one more, without end. It is sent what was thought of the last."""
 
     @abstractmethod
     def fitted(self, events: Interactions, state: State) -> Scorer:
@@ -78,32 +92,38 @@ class Iterative(Recipe):
         dtype: str | type = "float32",
         scratch: str | Path | None = None,
         n_threads: int | None = None,
-    ) -> Iterator[Epoch]:
+    ) -> Generator[Epoch, float | None, None]:
         """Train, and give the model after each epoch, to look at or to stop.
+
+        Who looks may `send` what they think of it, the higher the better, to a training that adapts itself to that.
 
         With a `scratch` folder the last epochs are kept there, and the same training, killed and started again, goes on after
         them, to the same bits; so does one for more epochs. The folder is this training's until the iterator is at its end,
         closed or forgotten.
         """
         require_interactions(events)
-        require_rank(self.rank, min(events.n_users, events.n_items) - 1, events)
+        self.require_possible(events)
         if self.needs_binary and not events.is_binary:
             do = "Read the events with min_value=... instead of value=..., or use IALS or RG2"
             raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
         kind = checked_dtype(dtype)
-        require(self.fit_bytes(events, kind), f"vectors of {self.rank} for {events}", "Choose a lower rank")
+        require(self.fit_bytes(events, kind), f"training {self} on {events}", "Choose a lower rank")
         return self._epochs(events, kind, None if scratch is None else Path(scratch), n_threads)
 
-    def _epochs(self, events: Interactions, kind: type, folder: Path | None, n_threads: int | None) -> Iterator[Epoch]:
+    def require_possible(self, events: Interactions) -> None:
+        """Refuse settings that make no sense for these interactions."""
+        require_rank(self.rank, min(events.n_users, events.n_items) - 1, events)
+
+    def _epochs(
+        self, events: Interactions, kind: type, folder: Path | None, n_threads: int | None
+    ) -> Generator[Epoch, float | None, None]:
         if folder is None:
-            yield from self._from(events, State(*self.first(events, kind)), 0, None, n_threads)
+            yield from self._from(events, self.first(events, kind), 0, None, n_threads)
             return
         folder.mkdir(parents=True, exist_ok=True)
         with locked(folder):
-            recipe = self.to_json()
-            recipe["settings"].pop("n_epochs")
-            key = {"recipe": recipe, "events": events.fingerprint, "dtype": np.dtype(kind).name}
-            number, state = latest(folder, key) or (0, State(*self.first(events, kind)))
+            key = {"recipe": self.endless(), "events": events.fingerprint, "dtype": np.dtype(kind).name}
+            number, state = latest(folder, key) or (0, self.first(events, kind))
             if number > self.n_epochs:
                 wanted = f"at most {self.n_epochs} epochs in {folder}"
                 raise InvalidInput(wanted, f"{number}", "Name a new folder, or raise n_epochs")
@@ -113,27 +133,36 @@ class Iterative(Recipe):
 
     def _from(
         self, events: Interactions, state: State, number: int, keep: tuple[Path, Any] | None, n_threads: int | None
-    ) -> Iterator[Epoch]:
+    ) -> Generator[Epoch, float | None, None]:
         training = self.improved(events, state)
         del state
+        verdict = None
         with bar("epochs", self.n_epochs) as advance:
             advance(number)
             for following in range(number + 1, self.n_epochs + 1):
                 with threads(n_threads):
-                    state = next(training)
+                    state = training.send(verdict)
                     epoch = Epoch(following, state.objective, Recommender(self.fitted(events, state), self, events))
-                if keep:
-                    keep_state(*keep, following, state)
-                del state  # which the training goes on from: it would be in memory twice
                 advance(1)
-                yield epoch
-                del epoch
+                verdict = None
+                try:
+                    verdict = yield epoch
+                finally:  # also where nobody asks for more
+                    if keep:
+                        keep_state(*keep, following, replace(state, verdict=verdict))
+                del epoch, state  # which the training goes on from: it would be in memory twice
 
-    def first(self, events: Interactions, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    def endless(self) -> dict[str, Any]:
+        """The recipe without its number of epochs."""
+        found = self.to_json()
+        found["settings"].pop("n_epochs")
+        return found
+
+    def first(self, events: Interactions, dtype: type) -> State:
         """Users at 0, items at random and about 1 long: smaller ones take an epoch more."""
         rng = np.random.default_rng(self.seed)
         items = rng.standard_normal((events.n_items, self.rank), np.float32) / np.float32(np.sqrt(self.rank))
-        return np.zeros((events.n_users, self.rank), dtype), items.astype(dtype)
+        return State.of(np.zeros((events.n_users, self.rank), dtype), items.astype(dtype))
 
     def scorer(self, events: Interactions, dtype: type) -> Scorer:
         return last(self.epochs(events, dtype=dtype)).model.scorer
@@ -162,7 +191,7 @@ class Iterative(Recipe):
         return self.fit_bytes(events, dtype), 3 * vectors
 
 
-def last(epochs: Iterator[Epoch]) -> Epoch:
+def last(epochs: Iterable[Epoch]) -> Epoch:
     """The last of them, none of the others kept."""
     for epoch in epochs:
         found = epoch
@@ -170,8 +199,8 @@ def last(epochs: Iterator[Epoch]) -> Epoch:
 
 
 def keep_state(folder: Path, key: dict[str, Any], number: int, state: State) -> None:
-    facts = {"key": key, "epoch": number, "objective": state.objective}
-    store.write(folder / CHECKPOINTS[number % 2], "checkpoint", facts, {"users": state.users, "items": state.items}, {})
+    facts = {"key": key, "epoch": number, "objective": state.objective, "facts": state.facts, "verdict": state.verdict}
+    store.write(folder / CHECKPOINTS[number % 2], "checkpoint", facts, state.arrays, {})
 
 
 def latest(folder: Path, key: dict[str, Any]) -> tuple[int, State] | None:
@@ -189,7 +218,7 @@ def latest(folder: Path, key: dict[str, Any]) -> tuple[int, State] | None:
             continue
         if facts["key"] != key:
             raise InvalidInput(f"the scratch folder of this training in {folder}", "that of another", "Name a new folder")
-        found.append((int(facts["epoch"]), State(arrays["users"], arrays["items"], facts["objective"])))
+        found.append((int(facts["epoch"]), State(arrays, facts["objective"], facts["facts"], facts["verdict"])))
     for path, problem in damaged.items():
         if not found:
             raise problem
@@ -199,5 +228,7 @@ def latest(folder: Path, key: dict[str, Any]) -> tuple[int, State] | None:
 
 
 def clear_checkpoints(folder: Path) -> None:
-    for path in [folder / name for name in CHECKPOINTS] + list(folder.glob(".gramian-epoch-*")):
-        shutil.rmtree(path, ignore_errors=True)
+    """Of a training, and of the path along it."""
+    for pattern in ("gramian-epoch-*", ".gramian-epoch-*", "gramian-report-*", "gramian-best"):
+        for path in folder.glob(pattern):
+            shutil.rmtree(path, ignore_errors=True)

@@ -7,7 +7,7 @@ four, and is taken to its least.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,13 +110,14 @@ class RG2NewtonCG(Iterative):
 
     needs_binary = True
 
-    def first(self, events: Interactions, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    def first(self, events: Interactions, dtype: type) -> State:
         """Both at random: at 0 the gradient would be 0."""
-        users, items = super().first(events, dtype)
+        begin = super().first(events, dtype)
         rng = np.random.default_rng([self.seed, 1])
-        return rng.standard_normal(users.shape, np.float32).astype(dtype) * dtype(0.1 / np.sqrt(self.rank)), items
+        users = rng.standard_normal(begin.users.shape, np.float32).astype(dtype) * dtype(0.1 / np.sqrt(self.rank))
+        return State.of(users, begin.items)
 
-    def improved(self, events: Interactions, state: State) -> Iterator[State]:
+    def improved(self, events: Interactions, state: State) -> Generator[State, float | None, None]:
         squares = Squares(events, self.l2, state.items.dtype)
         base = float(loss(events.n_items, self.l2).base.at(squares.s[squares.s > 0].astype(np.float64)).sum())
         z = np.concatenate([state.users, state.items])
@@ -129,7 +130,7 @@ class RG2NewtonCG(Iterative):
             pulled = squares.pulled(z)
             value = squares.value(z, pulled) + base
             require_finite(np.array([value]))
-            yield State(z[: squares.m], z[squares.m :], value)
+            yield State.of(z[: squares.m], z[squares.m :], value)
 
     def fitted(self, events: Interactions, state: State) -> Factors:
         return Factors.of(state.items, state.items.T @ state.items, loss(events.n_items, self.l2))

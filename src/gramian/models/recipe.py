@@ -5,7 +5,7 @@ A hyperparameter may have hyperparameters of its own, as a solver has its steps:
 
 from __future__ import annotations
 
-import re
+import ast
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -43,15 +43,17 @@ def setting(
     per_factor: bool = False,
     tries: tuple[Any, ...] = (),
     free: bool = False,
+    like: Any = None,
 ) -> Any:
     """A hyperparameter, said once, for all who need it: constructor, checks, command line and search.
 
     It is of its default's type: a number, a whole number, True or False, one of `choices`, or a part of one of the kinds in
-    `choices`; with `per_factor`, one number or one for each factor. A search tries `tries`. Recipes that differ in a `free`
-    setting only are fitted together at the cost of one.
+    `choices`; with `per_factor`, one number or one for each factor. Where the default is None, it may be that, or of the type
+    of `like`. A search tries `tries`. Recipes that differ in a `free` setting only are fitted together at the cost of one.
     """
     about_it = {"about": about, "at_least": at_least, "below": below, "choices": choices, "per_factor": per_factor}
-    return field(default=default, metadata=about_it | {"tries": tries or (default,), "free": free})
+    kind = default if like is None else like
+    return field(default=default, metadata=about_it | {"tries": tries or (default,), "free": free, "like": kind})
 
 
 def checked(value: Any, default: Any, limits: Mapping[str, Any]) -> Any:
@@ -99,9 +101,13 @@ class Part:
 
     def __post_init__(self) -> None:
         for f in fields(self):
-            value = checked(getattr(self, f.name), f.default, f.metadata)
+            given = getattr(self, f.name)
+            if given is None and f.default is None:
+                continue
+            value = checked(given, f.metadata["like"], f.metadata)
             if value is None:
-                what, got = wanted(f.default, f.metadata), repr(getattr(self, f.name))
+                what = wanted(f.metadata["like"], f.metadata) + (", or None" if f.default is None else "")
+                got = repr(given)
                 raise InvalidInput(f"{f.name} of {type(self).__name__} to be {what}", got, f"The default is {f.default}")
             object.__setattr__(self, f.name, value)
 
@@ -113,7 +119,8 @@ class Part:
     @property
     def settings(self) -> str:
         """The settings in short, as in 'dropout=0.3, l2=200', without switches and parts that are as usual."""
-        quiet = {f.name for f in fields(self) if isinstance(f.default, bool | Part) and getattr(self, f.name) == f.default}
+        usual = (f for f in fields(self) if isinstance(f.default, bool | Part | None) and getattr(self, f.name) == f.default)
+        quiet = {f.name for f in usual}
         return ", ".join(f"{name}={short(value)}" for name, value in self.chosen.items() if name not in quiet)
 
     def __str__(self) -> str:
@@ -129,17 +136,26 @@ def part_of(value: Any, kinds: tuple[type[Part], ...]) -> Part | None:
     if isinstance(value, kinds):
         return value
     if isinstance(value, str):
-        words = re.fullmatch(r"(\w+)(?:\(((?:\w+=[-+]?[\d.]+,? ?)*)\))?", value.strip())
-        pairs = (pair.split("=") for pair in (words[2] or "").replace(",", " ").split()) if words else ()
         try:
-            value = {"name": words[1], "settings": {name: float(number) for name, number in pairs}} if words else None
-        except ValueError:
+            value = in_words(ast.parse(value.strip(), mode="eval").body)
+        except (SyntaxError, ValueError):
             return None
+    if isinstance(value, str):  # a name alone
+        value = {"name": value}
     named = {kind.__name__.lower(): kind for kind in kinds}
     if not (isinstance(value, Mapping) and str(value.get("name")).lower() in named):
         return None
     kind, settings = named[str(value["name"]).lower()], value.get("settings", {})
     return kind(**settings) if set(settings) <= {f.name for f in fields(kind)} else None
+
+
+def in_words(node: ast.expr) -> Any:
+    """'CCL(margin=0.9, debiased=Debias(positives=10))' as JSON: names and numbers only, and nothing is called."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args:
+        return {"name": node.func.id, "settings": {str(word.arg): in_words(word.value) for word in node.keywords}}
+    return ast.literal_eval(node)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ Rows and penalties are weighed alike, so the optimum is the soft-thresholded SVD
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -177,7 +177,7 @@ class RGX(Weighing):
         total = items.sum(axis=0)
         return gram - self.interaction / len(items) * np.outer(total, total)
 
-    def improved(self, events: Interactions, state: State) -> Iterator[State]:
+    def improved(self, events: Interactions, state: State) -> Generator[State, float | None, None]:
         most = events.n_items * self.negative_weight
         if self.form == "printed" and self.interaction > most:
             wanted = "interaction of RGX at which every system is positive definite"

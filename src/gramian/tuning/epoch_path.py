@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import polars as pl
 
+from gramian import store
 from gramian.data.split import Split
 from gramian.errors import InvalidInput, NotSupported
 from gramian.evaluation.evaluate import DEFAULT_METRICS, Report, evaluate, parsed_metrics
+from gramian.models import load
 from gramian.models.iterative import Epoch, Iterative
 from gramian.models.recipe import Recipe
 from gramian.recommender import Recommender
@@ -41,11 +45,14 @@ def epoch_path(
     *,
     patience: int = 3,
     dtype: str | type = "float32",
+    scratch: str | Path | None = None,
     n_threads: int | None = None,
 ) -> EpochPath:
     """Train on a split's train part, judge each epoch, and stop when the first metric has not risen for `patience` of them.
 
-    To choose the number of epochs, pass the split's `validation`.
+    To choose the number of epochs, pass the split's `validation`. A training that adapts its learning rate goes by that metric,
+    too. With a `scratch` folder the last epochs, all reports and the best model are kept there, and the same path, killed and
+    started again, goes on where it was.
     """
     if not isinstance(recipe, Iterative):
         raise NotSupported("a recipe that is trained in epochs", str(recipe), "Pass gr.IALS(), say")
@@ -54,16 +61,65 @@ def epoch_path(
     if isinstance(patience, bool) or not isinstance(patience, int) or patience < 1:
         raise InvalidInput("patience of at least 1 epoch", repr(patience), "Pass patience=3, say")
     metric = next(iter(parsed_metrics(metrics)))
-    reports: dict[int, Report] = {}
-    objectives: dict[int, float] = {}
-    best: Epoch | None = None
-    for epoch in recipe.epochs(split.train, dtype=dtype, n_threads=n_threads):
-        reports[epoch.number] = evaluate(epoch.model, split, metrics, n_threads=n_threads)
-        objectives[epoch.number] = epoch.objective
-        if best is None or reports[epoch.number][metric] > reports[best.number][metric]:
-            best = epoch
-        elif epoch.number - best.number >= patience:
-            break
-    assert best is not None
-    found = replace(recipe, n_epochs=best.number)  # type: ignore[call-arg]
-    return EpochPath(found, metric, reports, objectives, Recommender(best.model.scorer, found, split.train))
+    kept = Kept(scratch, recipe, split, metrics)
+    path = kept.rows()
+    best: Recommender | None = None
+    if not (path and max(path) - leader(path, metric) >= patience):
+        epochs = recipe.epochs(split.train, dtype=dtype, scratch=scratch, n_threads=n_threads)
+        verdict = None
+        while True:
+            try:
+                epoch = epochs.send(verdict)
+            except StopIteration:
+                break
+            path = {number: row for number, row in path.items() if number < epoch.number}
+            report = evaluate(epoch.model, split, metrics, n_threads=n_threads)
+            path[epoch.number], verdict = (report, epoch.objective), report[metric]
+            ahead = leader(path, metric) == epoch.number
+            best = epoch.model if ahead else best
+            kept.keep(epoch, report, ahead)
+            if epoch.number - leader(path, metric) >= patience:
+                epochs.close()
+                break
+    found = replace(recipe, n_epochs=leader(path, metric))  # type: ignore[call-arg]
+    reports, objectives = {n: report for n, (report, _) in path.items()}, {n: value for n, (_, value) in path.items()}
+    model = Recommender((best or kept.best()).scorer, found, split.train)
+    return EpochPath(found, metric, reports, objectives, model)
+
+
+def leader(path: dict[int, tuple[Report, float]], metric: str) -> int:
+    """The best epoch, the first of equals."""
+    return max(path, key=lambda number: path[number][0][metric])
+
+
+class Kept:
+    """The reports and the best model of a path, in its scratch folder, if it has one."""
+
+    def __init__(self, scratch: str | Path | None, recipe: Iterative, split: Split, metrics: Sequence[str]) -> None:
+        self.folder = None if scratch is None else Path(scratch)
+        self.key: dict[str, Any] = {"recipe": recipe.endless(), "split": split.fingerprint, "metrics": list(metrics)}
+
+    def rows(self) -> dict[int, tuple[Report, float]]:
+        """Report and objective of each epoch that was judged."""
+        found = {}
+        for path in sorted(self.folder.glob("gramian-report-*")) if self.folder else ():
+            facts, arrays, ids = store.read(path, "report")
+            if facts["key"] != self.key:
+                what = f"the recipe, split and metrics of the path in {self.folder}"
+                raise InvalidInput(what, "others", "Name a new folder")
+            report = Report(arrays, facts["catalog"], ids["users"], self.key["split"], tuple(self.key["metrics"]))
+            found[int(facts["epoch"])] = (report, float(facts["objective"]))
+        return found
+
+    def keep(self, epoch: Epoch, report: Report, ahead: bool) -> None:
+        if self.folder is None:
+            return
+        if ahead:
+            epoch.model.save(self.folder / "gramian-best")
+        facts = {"key": self.key, "epoch": epoch.number, "objective": epoch.objective, "catalog": report.catalog}
+        place = self.folder / f"gramian-report-{epoch.number:05}"
+        store.write(place, "report", facts, report.per_user, {"users": report.users})
+
+    def best(self) -> Recommender:
+        assert self.folder is not None
+        return load(self.folder / "gramian-best")

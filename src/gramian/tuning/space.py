@@ -46,8 +46,8 @@ class Space:
         self.axes = {name: axis(name, given.get(name, list(f.metadata["tries"]))) for name, f in own.items()}
         for name, values in self.axes.items():
             for value in [values.low, values.high] if isinstance(values, Range) else values:
-                if checked(value, own[name].default, own[name].metadata) is None:
-                    what = wanted(own[name].default, own[name].metadata)
+                if checked(value, own[name].metadata["like"], own[name].metadata) is None:
+                    what = wanted(own[name].metadata["like"], own[name].metadata)
                     raise InvalidInput(f"{name} of {kind.__name__} to be {what}", repr(value), "Leave it out")
 
     def grid(self) -> list[Recipe]:

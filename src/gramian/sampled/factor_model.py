@@ -1,0 +1,124 @@
+"""Vectors of users and items, trained by gradients under any of the losses."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from gramian.data.interactions import Interactions
+from gramian.errors import InvalidInput, NotSupported
+from gramian.models.factors import Factors
+from gramian.models.iterative import Iterative, State, epochs_setting, seed_setting
+from gramian.models.recipe import setting
+from gramian.recommender import Scorer
+from gramian.sampled.backbones import BACKBONES, MF, Backbone, geometry
+from gramian.sampled.losses import LOSSES, InfoNCE, Loss, SampledSoftmax
+from gramian.sampled.scorers import TrainedVectors
+
+
+def training() -> ModuleType:
+    """The part of this wing that needs PyTorch."""
+    try:
+        from gramian.sampled import training as found  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise NotSupported("PyTorch, to train by gradients", "no such package", "Install gramian[torch]") from None
+    return found
+
+
+def halving_setting() -> Any:
+    return setting(3, "epochs without progress before the learning rate is halved", at_least=1)
+
+
+def device_setting() -> Any:
+    return setting("auto", "auto is a GPU where there is one", choices=("auto", "cpu", "cuda"))
+
+
+class ByGradients(Iterative):
+    """What all models trained in PyTorch have."""
+
+    batch_size: int
+    learning_rate: float
+    halve_after: int
+    device: str
+
+
+@dataclass(frozen=True)
+class FactorModel(ByGradients):
+    """Matrix factorization or LightGCN under one of the losses of losses.py, by Adam over batches of interactions.
+
+    The penalty is l2 · (‖p_u‖² + ‖q_i‖² + mean ‖q_j‖²) for each interaction and its negatives j.
+    """
+
+    backbone: Backbone = setting(MF(cosine=True), "what gives vectors", choices=BACKBONES)
+    loss: Loss = setting(SampledSoftmax(temperature=0.1), "what is minimised", choices=LOSSES)
+    n_epochs: int = epochs_setting(30)
+    batch_size: int = setting(2048, "interactions of one step", at_least=1)
+    learning_rate: float = setting(1e-3, "of Adam", at_least=0, tries=(3e-4, 1e-3, 3e-3))
+    l2: float = setting(0.0, "penalty on the vectors", at_least=0, tries=(0, 1e-5, 1e-4, 1e-3))
+    halve_after: int = halving_setting()
+    seed: int = seed_setting()
+    device: str = device_setting()
+
+    needs_binary = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cosine: bool = self.backbone.cosine  # type: ignore[attr-defined]
+        floored = isinstance(self.loss, InfoNCE) and self.loss.debiased is not None
+        kind = type(self.loss).__name__
+        if (self.loss.needs_cosine or floored) and not cosine:
+            what = f"debiased {kind}" if floored else kind
+            raise InvalidInput(f"a backbone with cosine=True for {what}", str(self.backbone), "Pass MF(cosine=True), say")
+        if self.loss.of_distances and cosine:
+            raise InvalidInput(f"a backbone with cosine=False for {kind}", str(self.backbone), "Its scores are distances")
+
+    @property
+    def rank(self) -> int:  # type: ignore[override]
+        return self.backbone.rank  # type: ignore[attr-defined]
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """What is learned."""
+        return ("users", "items", *self.loss.owns)
+
+    def first(self, events: Interactions, dtype: type) -> State:
+        """Vectors at random, about 0.1 long."""
+        rng = np.random.default_rng(self.seed)
+        shapes = {"users": (events.n_users, self.rank), "items": (events.n_items, self.rank)}
+        scale = np.float32(0.1 / np.sqrt(self.rank))
+        arrays: dict[str, np.ndarray] = {
+            name: (rng.standard_normal(shape, np.float32) * scale).astype(dtype) for name, shape in shapes.items()
+        }
+        own = {"own": events.n_users, "item_own": events.n_items}
+        return State(arrays | {name: np.zeros((own[name], 1), dtype) for name in self.loss.owns})
+
+    def improved(self, events: Interactions, state: State) -> Generator[State, float | None, None]:
+        return training().Training(self, events, state).epochs(state)
+
+    def fitted(self, events: Interactions, state: State) -> Scorer:
+        vectors = training().vectors(self, events, state)
+        kind = geometry(self.backbone, self.loss.of_distances)
+        rule = self.loss.rule(self.l2, events.n_items) if kind == "product" else None
+        if rule is not None:
+            q = vectors["items"]
+            return Factors.of(q, self.loss.gram(q, events.popularity), rule)
+        return TrainedVectors.of(self.loss, kind, self.l2, vectors, state.arrays.get("item_own"), events)
+
+    def copies(self) -> int:
+        return 7  # the tables with two moments, twice, and the slopes
+
+    def fit_bytes(self, events: Interactions, dtype: type) -> int:
+        wide = events.n_items if self.loss.all_items else self.loss.n_negatives  # type: ignore[attr-defined]
+        step = 6 * self.batch_size * max(wide, self.rank) * np.dtype(dtype).itemsize
+        return super().fit_bytes(events, dtype) + 24 * events.n_interactions + step
+
+    def passes(self) -> float:
+        """A step is a product of the batch with its candidates, thrice."""
+        wide = 1024 if self.loss.all_items else self.loss.n_negatives  # type: ignore[attr-defined]
+        return 4 + wide / 16
