@@ -28,7 +28,7 @@ PEERS = {
     "cornac": "cornac==3.0.1",
     "recpack": "recpack==0.3.6",
     "implicit": "implicit==0.7.3",
-    "recbole": "torch==2.13.0 recbole==1.2.1",
+    "recbole": "torch==2.13.0 recbole==1.2.1 numpy==1.26.4 pandas==2.2.3 scipy==1.13.1",
     "scipy": None,  # in our own environment
 }
 COMPARISONS = (

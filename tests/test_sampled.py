@@ -62,7 +62,7 @@ UNSEEN = [[0, 3, 9], [1, 4, 10, 13], [2]]
 BIASED = [
     Softmax(temperature=0.7),
     SampledSoftmax(temperature=0.7),
-    BPR(),
+    BPR(temperature=0.8),
     BCE(),
     Sparsemax(),
     UIB(margin=0.3),
@@ -125,7 +125,7 @@ def written_out(loss, s, row):
             rest = sum(p * exp(o / t) / exp(lq) for p, o, lq in zip(share, others, s.log_q, strict=True))
             value = -log(exp(y[i] / t) / (exp(y[i] / t) + rest))
         elif isinstance(loss, BPR):
-            value = sum(-p * log(1 / (1 + exp(o - y[i]))) for p, o in zip(share, others, strict=True))
+            value = sum(-p * log(1 / (1 + exp((o - y[i]) / t))) for p, o in zip(share, others, strict=True))
         elif isinstance(loss, BCE):
             value = -log(1 / (1 + exp(-y[i])))
             value -= sum(n * p * log(1 - 1 / (1 + exp(-o))) for p, o in zip(share, others, strict=True))
@@ -157,8 +157,10 @@ def written_out(loss, s, row):
                 liked = sum(p * exp(k / t) for p, k in zip(s.liked_weight[row], s.liked[row], strict=True))
                 mean = max((mean - tau * liked) / (1 - tau), exp(-1 / t))
             value = -log(exp(y[i] / t) / (exp(y[i] / t) + loss.weight * n * mean))
-        elif isinstance(loss, MINE):
-            value = -y[i] / t + loss.weight * log(sum(n * p * exp(o / t) for p, o in zip(share, others, strict=True)))
+        elif isinstance(loss, MINE | MINEPlus):
+            value = -y[i] / t + getattr(loss, "weight", 1) * log(
+                sum(n * p * exp(o / t) for p, o in zip(share, others, strict=True))
+            )
         else:
             value = sum(p * (o + 1) ** 2 for p, o in zip(share, others, strict=True)) / 2 - 0.5 - y[i]
         total += wi * value
@@ -277,20 +279,25 @@ def test_sparsemax_is_the_nearest_distribution():
         np.testing.assert_allclose(p, np.maximum(x - threshold, 0))
 
 
+SKEWED = gr.Interactions.of(sp.csr_array((RNG.random((90, N)) < np.linspace(0.02, 0.9, N) ** 2).astype(np.float32)))
+
+
 def test_candidates_come_with_their_probabilities():
-    popularity = EVENTS.popularity
+    popularity = SKEWED.popularity
     for sampler in (Uniform(), Uniform(shared=False), ByPopularity(power=0.5), ByPopularity(), InBatch()):
         probabilities = np.exp(sampler.log_probabilities(popularity))
         assert probabilities.sum() == pytest.approx(1)
-        recipe = FactorModel(MF(rank=4), BPR(n_negatives=4000, sampler=sampler))
-        at = wing.Training(recipe, EVENTS, recipe.first(EVENTS, np.float32))
+        recipe = FactorModel(MF(rank=4), BPR(n_negatives=20_000, sampler=sampler))
+        at = wing.Training(recipe, SKEWED, recipe.first(SKEWED, np.float32))
         items = at.columns[torch.randperm(len(at.columns), generator=torch.Generator().manual_seed(0))]
         drawn = at.candidates(items[: (3 if getattr(sampler, "shared", True) is False else None)], wing.draws(at.device, 1))
         shared = getattr(sampler, "shared", True)
-        assert drawn.shape == ((len(items),) if isinstance(sampler, InBatch) else (4000,) if shared else (3, 4000))
+        assert drawn.shape == ((len(items),) if isinstance(sampler, InBatch) else (20_000,) if shared else (3, 20_000))
         counts = np.bincount(drawn.reshape(-1).numpy(), minlength=N) / drawn.numel()
-        np.testing.assert_allclose(counts, probabilities, atol=0.02)
-    np.testing.assert_allclose(np.exp(ByPopularity().log_probabilities(popularity)), popularity / popularity.sum())
+        np.testing.assert_allclose(counts, probabilities, atol=0.01)
+        others = Uniform() if isinstance(sampler, ByPopularity | InBatch) else ByPopularity()
+        assert np.abs(counts - np.exp(others.log_probabilities(popularity))).max() > 0.03
+    np.testing.assert_allclose(np.exp(ByPopularity().log_probabilities(popularity)), popularity / popularity.sum(), atol=1e-9)
 
 
 def naive_step(recipe, state, users, items, candidates):
@@ -475,8 +482,10 @@ def test_the_learning_rate_is_halved_when_nothing_improves(tmp_path):
     assert facts["facts"]["rate"] == recipe.learning_rate / 4  # after (0.4, 0.4) and (0.5, 0.5), not yet after the last
     rate = wing.Rate(1.0, 1, {})
     for _ in range(20):
-        rate.judge(0)
+        rate.judge(0, -1.0)
     assert rate.now == wing.LEAST
+    rate.judge(None, -5.0)  # a loss says nothing about a metric
+    assert (rate.best, rate.waited) == (5.0, 0)
 
 
 def test_a_path_is_resumed_with_its_reports_and_its_best_model(tmp_path):
@@ -488,9 +497,33 @@ def test_a_path_is_resumed_with_its_reports_and_its_best_model(tmp_path):
     resumed = gr.epoch_path(recipe, split, patience=10, scratch=tmp_path)
     assert resumed.frame().equals(whole.frame())
     assert np.array_equal(resumed.model.scores(EVENTS), whole.model.scores(EVENTS))
-    again = gr.epoch_path(recipe, split, patience=1, scratch=tmp_path)  # it had stopped long ago
+    again = gr.epoch_path(recipe, split, patience=10, scratch=tmp_path)  # it was at its end
     assert again.frame().equals(whole.frame())
     assert np.array_equal(again.model.scores(EVENTS), whole.model.scores(EVENTS))
+
+
+@pytest.mark.parametrize("loss", [MINEPlus(n_negatives=8), RG2Loss()], ids=named)
+def test_a_path_that_was_stopped_or_interrupted_goes_on_as_if_it_had_not_been(loss, tmp_path, monkeypatch):
+    split = gr.split.weak(EVENTS, validation=0, test=0.2)
+    recipe = recipe_of(loss, n_epochs=8, halve_after=1, learning_rate=0.03)
+    whole = gr.epoch_path(recipe, split, patience=20)
+    gr.epoch_path(recipe, split, patience=1, scratch=tmp_path / "stopped")
+    assert gr.epoch_path(recipe, split, patience=20, scratch=tmp_path / "stopped").frame().equals(whole.frame())
+    module = sys.modules["gramian.tuning.epoch_path"]
+    judged, evaluate = [], module.evaluate
+
+    def interrupted(*given, **words):
+        judged.append(1)
+        if len(judged) == 4:
+            raise KeyboardInterrupt
+        return evaluate(*given, **words)
+
+    monkeypatch.setattr(module, "evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        gr.epoch_path(recipe, split, patience=20, scratch=tmp_path / "cut")
+    resumed = gr.epoch_path(recipe, split, patience=20, scratch=tmp_path / "cut")
+    assert resumed.frame().equals(whole.frame())
+    assert np.array_equal(resumed.model.scores(EVENTS), whole.model.scores(EVENTS))
 
 
 def test_a_path_of_something_else_is_refused(tmp_path, refused):
@@ -498,13 +531,15 @@ def test_a_path_of_something_else_is_refused(tmp_path, refused):
     recipe = recipe_of(MINEPlus(n_negatives=8), n_epochs=1)
     gr.epoch_path(recipe, split, scratch=tmp_path)
     for other in (replace(recipe, seed=3), gr.IALS(rank=4, n_epochs=1)):
-        with refused(mentioning="recipe"):
+        with refused(mentioning="another"):
             gr.epoch_path(other, split, scratch=tmp_path)
     with refused(mentioning="metrics"):
         gr.epoch_path(recipe, split, ["recall@5"], scratch=tmp_path)
+    with refused():
+        gr.epoch_path(recipe, split, dtype="float64", scratch=tmp_path)
 
 
-SOLVED = [loss for loss in SMALL if not isinstance(loss, MSE | RG2Loss)]
+SOLVED = [loss for loss in SMALL if not loss.rule(0.0, N)]
 
 
 @pytest.mark.parametrize("loss", SOLVED, ids=named)
@@ -654,7 +689,7 @@ def test_a_saved_model_is_served_where_there_is_no_pytorch(tmp_path):
     assert json.loads(done.stdout) == expected
 
 
-@pytest.mark.parametrize("loss", [MSE(n_negatives=8), RG2Loss(), MSE(n_negatives=8, debiased=Debias(prior=0.1))], ids=named)
+@pytest.mark.parametrize("loss", [MSE(n_negatives=8), RG2Loss()], ids=named)
 def test_squared_losses_of_inner_products_are_explained(loss):
     model = recipe_of(loss, n_epochs=10, l2=0.01).fit(EVENTS, dtype="float64")
     reasons = model.explain([0, 3, 9], 6)
@@ -665,7 +700,7 @@ def test_squared_losses_of_inner_products_are_explained(loss):
 
 
 @pytest.mark.parametrize("sampler", [Uniform(), ByPopularity()], ids=str)
-@pytest.mark.parametrize("loss", [MSE(weight=3), MSE(weight=3, debiased=Debias(hidden_items=2)), RG2Loss()], ids=named)
+@pytest.mark.parametrize("loss", [MSE(weight=3), RG2Loss()], ids=named)
 def test_a_squared_loss_is_solved_by_its_rule(loss, sampler):
     """The linear system of models/factors.py has the least of the very loss, with every item a candidate."""
     if hasattr(loss, "sampler"):
@@ -675,13 +710,11 @@ def test_a_squared_loss_is_solved_by_its_rule(loss, sampler):
     history = sp.csr_array((np.ones(3), ([0, 0, 0], [0, 3, 9])), (1, N))
     p = model.scorer.users(history)
     log_q = None if loss.all_items else loss.log_probabilities(EVENTS.popularity)
-    prior = loss.debiased.priors(np.array([3]), N)[:, None] if getattr(loss, "debiased", None) else None
     third = np.full((1, 3), 1 / 3)
 
     def value(p):
         y = p @ q.T
-        s = Scores(y[:, [0, 3, 9]], third, y, N, log_share=log_q, liked=y[:, [0, 3, 9]], liked_weight=third, prior=prior)
-        return float(loss(s)[0][0]) + 0.02 * float((p**2).sum())
+        return float(loss(Scores(y[:, [0, 3, 9]], third, y, N, log_share=log_q))[0][0]) + 0.02 * float((p**2).sum())
 
     for place in range(p.shape[1]):
         step = np.zeros_like(p)
@@ -767,6 +800,9 @@ def test_bad_input_says_what_to_do(refused):
         (lambda: FactorModel(loss="CCL(margin=2)"), "margin of CCL"),
         (lambda: FactorModel(loss="nonsense"), "loss of FactorModel"),
         (lambda: FactorModel(loss="CCL(__import__('os'))"), "loss of FactorModel"),
+        (lambda: FactorModel(loss="-" * 100_000 + "1"), "loss of FactorModel"),
+        (lambda: FactorModel(loss={"name": "BPR", "settings": None}), "loss of FactorModel"),
+        (lambda: ByPopularity(power=50), "power"),
         (lambda: FactorModel(backbone="mf(rank=0)"), "rank of MF"),
         (lambda: CCL(debiased=Debias(prior=1)), "prior of Debias"),
         (lambda: CCL(debiased=3), "or None"),
@@ -797,6 +833,8 @@ def test_bad_input_says_what_to_do(refused):
         (MF, ["rank", "cosine"]),
         (LightGCN, ["rank", "n_layers", "cosine"]),
         (Debias, ["positives", "prior", "hidden_share", "hidden_items"]),
+        (MINEPlus, ["temperature", "weight", "n_negatives", "sampler"]),
+        (BPR, ["temperature", "n_negatives", "sampler"]),
         (CCL, ["margin", "weight", "n_negatives", "sampler", "debiased"]),
         (MSE, ["weight", "n_negatives", "sampler", "debiased"]),
         (InfoNCE, ["temperature", "weight", "n_negatives", "sampler", "debiased"]),
@@ -826,7 +864,7 @@ def test_damaged_models_are_refused(tmp_path, refused):
     model = recipe_of(SML(n_negatives=4)).fit(EVENTS)
     facts, arrays = model.scorer.save()
     kind = type(model.scorer)
-    for change in ({"geometry": "flat"}, {"l2": -1.0}, {"loss": {"name": "Os"}}):
+    for change in ({"geometry": "flat"}, {"l2": -1.0}, {"loss": {"name": "Os"}}, {"loss": "-" * 100_000}):
         with pytest.raises(gr.errors.DamagedFile):
             kind.load(facts | change, arrays)
     broken = {
@@ -847,6 +885,55 @@ def test_damaged_models_are_refused(tmp_path, refused):
     for name in arrays:
         with pytest.raises(gr.errors.DamagedFile):
             type(network).load(facts, arrays | {name: arrays[name][:-1]})
+
+
+def test_a_batch_in_which_nobody_has_a_negative_changes_nothing():
+    """Of one interaction, or of one item; and a draw may be the very positive."""
+    one = gr.Interactions.of(sp.csr_array(np.eye(33, 8, dtype=np.float32)[:, :] + (np.arange(33)[:, None] % 8 == np.arange(8))))
+    one = gr.Interactions.of(sp.csr_array((one.matrix > 0).astype(np.float32)))
+    for loss in (
+        SampledSoftmax(n_negatives=1),
+        *(replace(k, sampler=InBatch()) for k in (InfoNCE(), MINE(), SampledSoftmax())),
+    ):
+        for batch_size in (1, one.n_interactions - 1):
+            model = FactorModel(MF(rank=3), loss, n_epochs=2, batch_size=batch_size).fit(one)
+            assert np.isfinite(model.scores(one)).all()
+
+
+def test_debiased_info_nce_is_finite_at_any_temperature():
+    for t in (0.3, 0.02, 0.005, 0.001):
+        recipe = recipe_of(InfoNCE(temperature=t, n_negatives=8, debiased=Debias(prior=0.2)))
+        assert np.isfinite(recipe.fit(EVENTS).scores(EVENTS)).all()
+
+
+def test_in_batch_negatives_are_the_others_positives():
+    loss = InfoNCE(temperature=0.5, n_negatives=6, sampler=InBatch())
+    recipe = FactorModel(MF(rank=4), loss, batch_size=9)
+    at = wing.Training(recipe, EVENTS, recipe.first(EVENTS, np.float64))
+    users, items = at.rows[:9], torch.tensor([3, 5, 3, 7, 8, 9, 1, 5, 2])
+    shown = at.candidates(items, wing.draws(at.device, 0))
+    assert shown.tolist() == [3, 5, 3, 7, 8, 9]
+    positive, others = torch.zeros(9, 1, dtype=torch.float64), torch.zeros(9, 6, dtype=torch.float64)
+    share = at.scores({"positive": positive, "others": others}, users, items, shown).log_share.exp().numpy()
+    hits = items[:, None].numpy() == shown.numpy()
+    assert not share[hits].any()
+    np.testing.assert_allclose(share, ~hits / (~hits).sum(1, keepdims=True))
+    corrected = replace(recipe, loss=SampledSoftmax(n_negatives=6, sampler=InBatch()))
+    at = wing.Training(corrected, EVENTS, corrected.first(EVENTS, np.float64))
+    share = at.scores({"positive": positive, "others": others}, users, items, shown).log_share.exp().numpy()
+    drawn = np.array([5, 5, 5, 5, 5, 5, 6, 6, 6])[:, None]  # the first six are among those shown
+    np.testing.assert_allclose(share, ~hits / drawn)
+
+
+def test_what_a_step_needs_is_counted():
+    shared, own = (FactorModel(MF(rank=8), BPR(n_negatives=50, sampler=Uniform(shared=s))) for s in (True, False))
+    gathered = min(2048, EVENTS.n_interactions) * 50 * 8 * 4
+    assert own.fit_bytes(EVENTS, np.float32) - shared.fit_bytes(EVENTS, np.float32) >= 2 * gathered
+    for recipe in (shared, recipe_of(SML(), backbone=MF(rank=8)), MultVAE(rank=4, hidden=6)):
+        state = next(recipe.improved(EVENTS, recipe.first(EVENTS, np.float32)))
+        kept = sum(array.nbytes for array in state.arrays.values())
+        assert recipe.fit_bytes(EVENTS, np.float32) >= 2 * kept
+        assert recipe.scratch_bytes(EVENTS, np.float32)[1] >= 3 * kept
 
 
 def test_memory_is_counted_before_it_is_taken(monkeypatch, refused):

@@ -20,7 +20,11 @@ def gramian(loss: str, n_negatives: int, shared: bool) -> list[float]:
 
     events = gr.split.published("gowalla").train
     sampler = Uniform(shared=shared)
-    what = BPR(n_negatives, sampler) if loss == "bpr" else SampledSoftmax(n_negatives=n_negatives, sampler=sampler)
+    what = (
+        BPR(n_negatives=n_negatives, sampler=sampler)
+        if loss == "bpr"
+        else SampledSoftmax(n_negatives=n_negatives, sampler=sampler)
+    )
     recipe = FactorModel(MF(RANK), what, n_epochs=EPOCHS, batch_size=BATCH)
     training = recipe.improved(events, recipe.first(events, "float32"))
     return [timed(lambda: next(training)) for _ in range(EPOCHS)]

@@ -7,13 +7,15 @@ import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from gramian.data import synthetic
 from gramian.data.split import Split, strong
 from gramian.evaluation.evaluate import DEFAULT_METRICS, Report, evaluate
 from gramian.models.autoencoders import EASE
-from gramian.models.recipe import Recipe
+from gramian.models.recipe import Part, Recipe
+
+P = TypeVar("P", bound=Part)
 
 
 class Measured:
@@ -61,5 +63,10 @@ def warm_up(*recipes: Recipe) -> None:
     """Compile the kernels of EASE and of these (once on a machine), so that compiling is not measured as fitting."""
     split = strong(synthetic.clustered(100, 50, 1000))
     for recipe in (EASE(), *recipes):
-        small = {"rank": 4, "n_epochs": 1}
-        Trial.of(replace(recipe, **{n: min(v, recipe.chosen[n]) for n, v in small.items() if n in recipe.chosen}), split)
+        Trial.of(shrunk(recipe), split)
+
+
+def shrunk(part: P) -> P:
+    """The same, of a small rank and for one epoch."""
+    small = {name: min(most, part.chosen[name]) for name, most in {"rank": 4, "n_epochs": 1}.items() if name in part.chosen}
+    return replace(part, **small, **{name: shrunk(own) for name, own in part.chosen.items() if isinstance(own, Part)})

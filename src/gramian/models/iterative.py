@@ -39,8 +39,8 @@ def seed_setting() -> Any:
 
 @dataclass(frozen=True)
 class State:
-    """What training has reached: arrays (the vectors of users and items, and what else it needs to go on), a few facts, the
-    loss with its penalties, and what whoever looks at the epochs thought of this one."""
+    """What training has reached: arrays (the vectors of users and items, and what else it needs to go on), a few facts, and the
+    loss with its penalties. `verdict` is what whoever looks at the epochs thought of it, where training goes on from here."""
 
     arrays: dict[str, np.ndarray]
     objective: float = float("nan")
@@ -91,6 +91,7 @@ class Iterative(Recipe):
         *,
         dtype: str | type = "float32",
         scratch: str | Path | None = None,
+        again: bool = False,
         n_threads: int | None = None,
     ) -> Generator[Epoch, float | None, None]:
         """Train, and give the model after each epoch, to look at or to stop.
@@ -98,7 +99,8 @@ class Iterative(Recipe):
         Who looks may `send` what they think of it, the higher the better, to a training that adapts itself to that.
 
         With a `scratch` folder the last epochs are kept there, and the same training, killed and started again, goes on after
-        them, to the same bits; so does one for more epochs. The folder is this training's until the iterator is at its end,
+        them, to the same bits; so does one for more epochs; with `again`, the last that was kept comes first, for who has still
+        to judge it. The folder is this training's until the iterator is at its end,
         closed or forgotten.
         """
         require_interactions(events)
@@ -108,14 +110,14 @@ class Iterative(Recipe):
             raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
         kind = checked_dtype(dtype)
         require(self.fit_bytes(events, kind), f"training {self} on {events}", "Choose a lower rank")
-        return self._epochs(events, kind, None if scratch is None else Path(scratch), n_threads)
+        return self._epochs(events, kind, None if scratch is None else Path(scratch), again, n_threads)
 
     def require_possible(self, events: Interactions) -> None:
         """Refuse settings that make no sense for these interactions."""
         require_rank(self.rank, min(events.n_users, events.n_items) - 1, events)
 
     def _epochs(
-        self, events: Interactions, kind: type, folder: Path | None, n_threads: int | None
+        self, events: Interactions, kind: type, folder: Path | None, again: bool, n_threads: int | None
     ) -> Generator[Epoch, float | None, None]:
         if folder is None:
             yield from self._from(events, self.first(events, kind), 0, None, n_threads)
@@ -127,8 +129,9 @@ class Iterative(Recipe):
             if number > self.n_epochs:
                 wanted = f"at most {self.n_epochs} epochs in {folder}"
                 raise InvalidInput(wanted, f"{number}", "Name a new folder, or raise n_epochs")
-            if number == self.n_epochs:
-                yield Epoch(number, state.objective, Recommender(self.fitted(events, state), self, events))
+            if number == self.n_epochs or (number and again):
+                verdict = yield Epoch(number, state.objective, Recommender(self.fitted(events, state), self, events))
+                state = replace(state, verdict=verdict)
             yield from self._from(events, state, number, (folder, key), n_threads)
 
     def _from(
@@ -143,14 +146,12 @@ class Iterative(Recipe):
                 with threads(n_threads):
                     state = training.send(verdict)
                     epoch = Epoch(following, state.objective, Recommender(self.fitted(events, state), self, events))
+                if keep:
+                    keep_state(*keep, following, state)
+                del state  # which the training goes on from: it would be in memory twice
                 advance(1)
-                verdict = None
-                try:
-                    verdict = yield epoch
-                finally:  # also where nobody asks for more
-                    if keep:
-                        keep_state(*keep, following, replace(state, verdict=verdict))
-                del epoch, state  # which the training goes on from: it would be in memory twice
+                verdict = yield epoch
+                del epoch
 
     def endless(self) -> dict[str, Any]:
         """The recipe without its number of epochs."""
@@ -199,7 +200,7 @@ def last(epochs: Iterable[Epoch]) -> Epoch:
 
 
 def keep_state(folder: Path, key: dict[str, Any], number: int, state: State) -> None:
-    facts = {"key": key, "epoch": number, "objective": state.objective, "facts": state.facts, "verdict": state.verdict}
+    facts = {"key": key, "epoch": number, "objective": state.objective, "facts": state.facts}
     store.write(folder / CHECKPOINTS[number % 2], "checkpoint", facts, state.arrays, {})
 
 
@@ -218,7 +219,7 @@ def latest(folder: Path, key: dict[str, Any]) -> tuple[int, State] | None:
             continue
         if facts["key"] != key:
             raise InvalidInput(f"the scratch folder of this training in {folder}", "that of another", "Name a new folder")
-        found.append((int(facts["epoch"]), State(arrays, facts["objective"], facts["facts"], facts["verdict"])))
+        found.append((int(facts["epoch"]), State(arrays, facts["objective"], facts["facts"])))
     for path, problem in damaged.items():
         if not found:
             raise problem
@@ -229,6 +230,6 @@ def latest(folder: Path, key: dict[str, Any]) -> tuple[int, State] | None:
 
 def clear_checkpoints(folder: Path) -> None:
     """Of a training, and of the path along it."""
-    for pattern in ("gramian-epoch-*", ".gramian-epoch-*", "gramian-report-*", "gramian-best"):
-        for path in folder.glob(pattern):
+    for name in ("gramian-epoch-*", "gramian-report-*", "gramian-best*"):
+        for path in (*folder.glob(name), *folder.glob(f".{name}")):
             shutil.rmtree(path, ignore_errors=True)

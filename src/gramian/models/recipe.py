@@ -137,8 +137,8 @@ def part_of(value: Any, kinds: tuple[type[Part], ...]) -> Part | None:
         return value
     if isinstance(value, str):
         try:
-            value = in_words(ast.parse(value.strip(), mode="eval").body)
-        except (SyntaxError, ValueError):
+            value = in_words(ast.parse(value.strip()[:1000], mode="eval").body)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
     if isinstance(value, str):  # a name alone
         value = {"name": value}
@@ -146,7 +146,8 @@ def part_of(value: Any, kinds: tuple[type[Part], ...]) -> Part | None:
     if not (isinstance(value, Mapping) and str(value.get("name")).lower() in named):
         return None
     kind, settings = named[str(value["name"]).lower()], value.get("settings", {})
-    return kind(**settings) if set(settings) <= {f.name for f in fields(kind)} else None
+    known = isinstance(settings, Mapping) and set(settings) <= {f.name for f in fields(kind)}
+    return kind(**settings) if known else None
 
 
 def in_words(node: ast.expr) -> Any:

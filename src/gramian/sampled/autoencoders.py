@@ -66,7 +66,7 @@ class Autoencoder(ByGradients):
         return State({name: drawn(shape) for name, shape in self.shapes(events).items()})
 
     def improved(self, events: Interactions, state: State) -> Generator[State, float | None, None]:
-        return training().AutoencoderTraining(self, events, state).epochs(state)
+        yield from training().AutoencoderTraining(self, events, state).epochs(state)
 
     def fitted(self, events: Interactions, state: State) -> Scorer:
         own = {name: state.arrays[name] for name in self.shapes(events)}

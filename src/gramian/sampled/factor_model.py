@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +17,7 @@ from gramian.models.recipe import setting
 from gramian.recommender import Scorer
 from gramian.sampled.backbones import BACKBONES, MF, Backbone, geometry
 from gramian.sampled.losses import LOSSES, InfoNCE, Loss, SampledSoftmax
+from gramian.sampled.negatives import InBatch
 from gramian.sampled.scorers import TrainedVectors
 
 
@@ -99,7 +100,7 @@ class FactorModel(ByGradients):
         return State(arrays | {name: np.zeros((own[name], 1), dtype) for name in self.loss.owns})
 
     def improved(self, events: Interactions, state: State) -> Generator[State, float | None, None]:
-        return training().Training(self, events, state).epochs(state)
+        yield from training().Training(self, events, state).epochs(state)
 
     def fitted(self, events: Interactions, state: State) -> Scorer:
         vectors = training().vectors(self, events, state)
@@ -108,15 +109,31 @@ class FactorModel(ByGradients):
         if rule is not None:
             q = vectors["items"]
             return Factors.of(q, self.loss.gram(q, events.popularity), rule)
-        return TrainedVectors.of(self.loss, kind, self.l2, vectors, state.arrays.get("item_own"), events)
+        loss = self.loss
+        if isinstance(getattr(loss, "sampler", None), InBatch):
+            loss = replace(loss, n_negatives=min(loss.n_negatives, self.batch_size))  # type: ignore[attr-defined, call-arg]
+        return TrainedVectors.of(loss, kind, self.l2, vectors, state.arrays.get("item_own"), events)
 
     def copies(self) -> int:
-        return 7  # the tables with two moments, twice, and the slopes
+        return 12 if self.backbone.n_layers else 7  # the tables with two moments, twice, and the slopes
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
-        wide = events.n_items if self.loss.all_items else self.loss.n_negatives  # type: ignore[attr-defined]
-        step = 6 * self.batch_size * max(wide, self.rank) * np.dtype(dtype).itemsize
-        return super().fit_bytes(events, dtype) + 24 * events.n_interactions + step
+        """The tables, the interactions, the graph and what a step makes, of the batch and its candidates."""
+        loss: Any = self.loss
+        batch = min(self.batch_size, events.n_interactions)
+        wide = 6 * (events.n_items if loss.all_items else loss.n_negatives) + 8 * self.rank
+        if not loss.all_items and not getattr(loss.sampler, "shared", True):
+            wide += 3 * loss.n_negatives * self.rank  # gathered for each
+        if getattr(loss, "debiased", None):
+            wide += 3 * loss.debiased.positives * self.rank
+        graph = 60 * events.n_interactions if self.backbone.n_layers else 0
+        step = batch * wide * np.dtype(dtype).itemsize
+        return super().fit_bytes(events, dtype) + 24 * events.n_interactions + graph + step
+
+    def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
+        """On the disk, tables with two moments, three times."""
+        numbers = (events.n_users + events.n_items) * (self.rank + len(self.loss.owns))
+        return self.fit_bytes(events, dtype), 9 * numbers * np.dtype(dtype).itemsize
 
     def passes(self) -> float:
         """A step is a product of the batch with its candidates, thrice."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from math import exp, log
+from math import log
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -58,7 +58,7 @@ class Scores(NamedTuple):
         if self.log_share is None:
             return log_sum(exponents) - log(exponents.shape[1]), softmax(exponents)
         exponents = exponents + self.log_share
-        return log_sum(exponents), softmax(exponents)
+        return log_sum(exponents), numbers(softmax(exponents))  # which are none where no candidate counts
 
 
 class Slopes(NamedTuple):
@@ -82,6 +82,16 @@ def log_sum(x: Array) -> Array:
 
 def softmax(x: Array) -> Array:
     return special.softmax(x, axis=1) if isinstance(x, np.ndarray) else x.softmax(1)
+
+
+def numbers(x: Array) -> Array:
+    """0 for what is none."""
+    return np.nan_to_num(x) if isinstance(x, np.ndarray) else x.nan_to_num()
+
+
+def positive(x: Array) -> Array:
+    """1 where x is above 0, and 0 elsewhere."""
+    return (x > 0).astype(x.dtype) if isinstance(x, np.ndarray) else (x > 0).to(x.dtype)
 
 
 def sigmoid(x: Array) -> Array:
@@ -197,20 +207,22 @@ class SampledSoftmax(Loss):
 
 @dataclass(frozen=True)
 class BPR(Loss):
-    """Mean over negatives of log(1 + e^{y_j − y_i})."""
+    """Mean over negatives of log(1 + e^{y_j − y_i}), of y = score/temperature."""
 
+    temperature: float = temperature_setting()
     n_negatives: int = negatives_setting(16)
     sampler: Sampler = sampler_setting()
 
     pairs = True
 
     def __call__(self, s: Scores) -> tuple[Array, Slopes]:
+        t = self.temperature
         if s.positive.shape[1] == 1:  # in training: one less dimension is faster
-            x = s.others - s.positive
-            wrong = sigmoid(x) * s.share()
+            x = (s.others - s.positive) / t
+            wrong = sigmoid(x) * (s.share() / t)
             return s.expected(softplus(x)), Slopes(-wrong.sum(1)[:, None], wrong)
-        x = s.others[:, None, :] - s.positive[:, :, None]
-        wrong = sigmoid(x) * s.share() * s.weight[:, :, None]
+        x = (s.others[:, None, :] - s.positive[:, :, None]) / t
+        wrong = sigmoid(x) * (s.share() / t) * s.weight[:, :, None]
         return s.mean((softplus(x) * s.share()).sum(2)), Slopes(-wrong.sum(2), wrong.sum(1))
 
 
@@ -251,7 +263,7 @@ class UIB(Loss):
     def __call__(self, s: Scores) -> tuple[Array, Slopes]:
         below, above = self.margin + s.own - s.positive, self.margin + s.others - s.own
         value = s.mean(below.clip(min=0)) + s.n * s.expected(above.clip(min=0))
-        up, down = s.weight * (below > 0), s.n * s.share() * (above > 0)
+        up, down = s.weight * positive(below), s.n * s.share() * positive(above)
         return value, Slopes(-up, down, own=(up.sum(1) - down.sum(1))[:, None])
 
 
@@ -301,16 +313,12 @@ class Debias(Part):
     hidden_share: float = setting(0.0, "hidden likes, for each item a user touched", at_least=0)
     hidden_items: float = setting(0.0, "hidden likes of every user", at_least=0)
 
-    def prior_terms(self, n_items: int) -> tuple[float, float]:
-        """τ_u = the first + the second · |I_u|."""
-        if self.prior is not None:
-            return self.prior, 0.0
-        return self.hidden_items / n_items, (1 + self.hidden_share) / n_items
-
     def priors(self, sizes: np.ndarray, n_items: int) -> np.ndarray:
         """τ_u for users of these sizes."""
-        constant, linear = self.prior_terms(n_items)
-        return np.minimum(constant + linear * sizes, 0.999)
+        if self.prior is not None:
+            return np.full(len(sizes), self.prior)
+        liked: np.ndarray = ((1 + self.hidden_share) * sizes + self.hidden_items) / n_items
+        return np.minimum(liked, 0.999)
 
 
 def debiased_setting() -> Any:
@@ -361,13 +369,11 @@ class MSE(Pointwise):
         return y * y, 2 * y
 
     def rule(self, l2: float, n_items: int) -> Rule | None:
-        """A user of s positives has Σ_i (1 − y_i)² + weight·s·E_j y_j² − weight·τ_u·Σ_k y_k² + l2·s·‖p‖²."""
-        own, w = Terms(constant=1), self.weight
+        """A user of s positives has Σ_i (1 − y_i)² + weight·s·E_j y_j² + l2·s·‖p‖². Debiased, there may be no least."""
         if self.debiased is not None:
-            constant, linear = self.debiased.prior_terms(n_items)
-            own = Terms(constant=1 - w * constant, linear=-w * linear)
-        size = Terms(linear=1)
-        return Rule(Terms(linear=w), own, Terms(constant=1), Terms(), size, l2, size, binary=True)
+            return None
+        one, size = Terms(constant=1), Terms(linear=1)
+        return Rule(Terms(linear=self.weight), one, one, Terms(), size, l2, size, binary=True)
 
     def gram(self, items: np.ndarray, popularity: np.ndarray) -> np.ndarray:
         shares = np.exp(self.log_probabilities(popularity)).astype(items.dtype)
@@ -393,7 +399,7 @@ class CCL(Pointwise):
 
     def bad(self, y: Array) -> tuple[Array, Array]:
         over = (y - self.margin).clip(min=0)
-        return over, over > 0
+        return over, positive(over)
 
 
 @dataclass(frozen=True)
@@ -413,24 +419,32 @@ class InfoNCE(Loss):
     def __call__(self, s: Scores) -> tuple[Array, Slopes]:
         t, times = self.temperature, log(self.weight * s.n)
         total, shares = s.log_expected(s.others / t)
-        kept, back = 1.0, None
-        if s.prior is not None:
-            mean = power_of_e(total)[:, None]
-            likes = s.liked_weight * power_of_e(s.liked / t) * s.prior
-            left = (mean - likes.sum(1)[:, None]) / (1 - s.prior)
-            floor = exp(-1 / t)
-            counts = (left > floor) / ((1 - s.prior) * left.clip(min=floor))  # slope of the logarithm by what is left
-            total = logarithm(left.clip(min=floor))[:, 0]
-            kept, back = mean * counts, -likes * counts
+        kept: Array = 1.0
+        liked: Array = None
+        if s.prior is not None:  # e^total · (1 − Σ likes)/(1 − τ) is left, or the floor
+            likes = s.prior * s.liked_weight * power_of_e((s.liked / t - total[:, None]).clip(max=60))
+            rest = 1 - likes.sum(1)[:, None]
+            least = rest.clip(min=1e-6)
+            left = total[:, None] + logarithm(least / (1 - s.prior))
+            enough = positive(left + 1 / t) * positive(rest - 1e-6)
+            kept = enough / least
+            total, liked = (enough * left - (1 - enough) / t)[:, 0], -likes * kept
         odds = total[:, None] + times - s.positive / t
         missed = sigmoid(odds) * s.weight
         pull = missed.sum(1)[:, None] / t
-        liked = None if back is None else back * pull
-        return s.mean(softplus(odds)), Slopes(missed * (-1 / t), shares * (pull * kept), liked)
+        back = None if liked is None else liked * pull
+        return s.mean(softplus(odds)), Slopes(missed * (-1 / t), shares * (pull * kept), back)
 
 
 def logarithm(x: Array) -> Array:
     return np.log(x) if isinstance(x, np.ndarray) else x.log()
+
+
+def mine(s: Scores, t: float, weight: float) -> tuple[Array, Slopes]:
+    """−y_i + weight · log Σ_j e^{y_j}, of y = score/t."""
+    total, shares = s.log_expected(s.others / t)
+    value = weight * (total + log(s.n)) - s.mean(s.positive) / t
+    return value, Slopes(s.weight * (-1 / t), shares * (weight / t))
 
 
 @dataclass(frozen=True)
@@ -440,24 +454,23 @@ class MINE(Loss):
     n_negatives: int = negatives_setting(800)
     sampler: Sampler = sampler_setting()
 
-    temperature = 1.0
-    weight = 1.0
-
     def __call__(self, s: Scores) -> tuple[Array, Slopes]:
-        t = self.temperature
-        total, shares = s.log_expected(s.others / t)
-        value = self.weight * (total + log(s.n)) - s.mean(s.positive) / t
-        return value, Slopes(s.weight * (-1 / t), shares * (self.weight / t))
+        return mine(s, 1.0, 1.0)
 
 
 @dataclass(frozen=True)
-class MINEPlus(MINE):
+class MINEPlus(Loss):
     """−y_i + weight · log Σ_j e^{y_j}, of y = cosine/temperature."""
 
-    temperature: float = temperature_setting(0.5, (0.3, 0.4, 0.5, 0.6))
-    weight: float = setting(1.1, "weight of the negatives", at_least=0, tries=(1, 1.1, 1.2))
+    temperature: float = temperature_setting(0.1, (0.07, 0.1, 0.15, 0.3))
+    weight: float = setting(1.2, "weight of the negatives", at_least=0, tries=(1, 1.1, 1.2))
+    n_negatives: int = negatives_setting(800)
+    sampler: Sampler = sampler_setting()
 
     needs_cosine = True
+
+    def __call__(self, s: Scores) -> tuple[Array, Slopes]:
+        return mine(s, self.temperature, self.weight)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 
 from gramian.models.recipe import Part, setting
 
@@ -38,12 +39,13 @@ class Uniform(Sampler):
 class ByPopularity(Sampler):
     """In proportion to popularity^power."""
 
-    power: float = setting(1.0, "0 is uniform, 1 in proportion", at_least=0, tries=(0.5, 0.75, 1))
+    power: float = setting(1.0, "0 is uniform, 1 in proportion", at_least=0, below=10, tries=(0.5, 0.75, 1))
     shared: bool = shared_setting()
 
     def log_probabilities(self, popularity: np.ndarray) -> np.ndarray:
-        weights = np.maximum(popularity, 1e-9).astype(np.float64) ** self.power
-        return np.log(weights / weights.sum())
+        logs = self.power * np.log(np.maximum(popularity, 1e-9))
+        found: np.ndarray = logs - logsumexp(logs)
+        return found
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -88,7 +89,8 @@ class TrainedVectors:
         others = np.flatnonzero(~trained & (sizes > 0))
         by_size = others[np.argsort(-sizes[others], kind="stable")]
         while len(by_size):  # as many as fit in memory, the longest first
-            wide = min(SHOWN, self.n_items) * int(sizes[by_size[0]]) if self.loss.pairs else self.n_items
+            longest, rank = int(sizes[by_size[0]]), self.items.shape[1]
+            wide = max(self.n_items, longest * (max(rank, min(SHOWN, self.n_items)) if self.loss.pairs else rank))
             some, by_size = np.split(by_size, [max(1, AT_ONCE // wide)])
             found[some] = self.solved(histories[some])
         return found
@@ -141,6 +143,7 @@ class TrainedVectors:
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> TrainedVectors:
+        store.require(isinstance(facts["loss"], dict), "a loss")
         loss, items, users = part_of(facts["loss"], LOSSES), arrays["items"], arrays["users"]
         store.require(isinstance(loss, Loss), "a loss")
         assert isinstance(loss, Loss)
@@ -269,6 +272,12 @@ class Problem:
         self.rows = scorer.rows[self.shown] if len(self.shown) < scorer.n_items else scorer.rows
         self.n = scorer.n_items if self.loss.all_items else self.loss.n_negatives  # type: ignore[attr-defined]
 
+    @cached_property
+    def between(self) -> np.ndarray:
+        """Scores of the candidates for what was touched."""
+        found: np.ndarray = rows_of(self.scorer.items[self.columns.reshape(-1)], self.scorer.geometry, "user") @ self.rows.T
+        return found.reshape(*self.columns.shape, -1)
+
     def first(self) -> np.ndarray:
         """The mean of what was touched, and 0 for the user's own number."""
         vectors = self.scorer.items / np.maximum(np.linalg.norm(self.scorer.items, axis=1, keepdims=True), 1e-12)
@@ -294,7 +303,7 @@ class Problem:
         if "item_own" in self.loss.owns:
             parts["item_own"] = scorer.arrays["item_own"][columns, 0]
         if self.loss.needs_between:
-            parts["between"] = rows_of(scorer.items, scorer.geometry, "user")[columns] @ self.rows.T
+            parts["between"] = self.between[who]
         value, slopes = self.loss(Scores(positive, weight, others, self.n, **parts))
         pull = slopes.positive if slopes.liked is None else slopes.positive + slopes.liked
         by_row = slopes.others @ self.rows + (pull[:, None, :] @ touched)[:, 0]

@@ -1,4 +1,4 @@
-"""Training by gradients, in PyTorch: the one file, with networks.py, that needs it.
+"""Training by gradients, in PyTorch: the one file that needs it.
 
 A step looks at the vectors of a batch only. It gathers them once each, takes the slopes of the loss from losses.py back to
 them, and moves them by Adam, whose moments rest as long as a vector is not touched. An epoch's draws follow from the seed and
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator
-from math import inf, log
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -86,30 +86,36 @@ class Rate:
 
     def __init__(self, first: float, patience: int, facts: dict[str, Any]) -> None:
         self.least, self.patience = first * LEAST, patience
-        self.now, self.best, self.waited = facts.get("rate", first), facts.get("best", -inf), facts.get("waited", 0)
+        self.now, self.best, self.waited = facts.get("rate", first), facts.get("best"), facts.get("waited", 0)
+        self.by_verdict = facts.get("by_verdict", False)
 
-    def judge(self, value: float) -> None:
+    def judge(self, verdict: float | None, objective: float) -> None:
+        """By what was thought of an epoch, or by its loss. One says nothing of the other."""
+        value, by_verdict = (-objective, False) if verdict is None else (float(verdict), True)
+        if self.best is None or by_verdict != self.by_verdict:
+            self.best, self.by_verdict, self.waited = value, by_verdict, 0
+            return
         self.waited = 0 if value > self.best else self.waited + 1
         self.best = max(value, self.best)
         if self.waited >= self.patience:
             self.now, self.waited = max(self.now / 2, self.least), 0
 
     def facts(self) -> dict[str, Any]:
-        return {"rate": self.now, "best": self.best if self.best > -inf else None, "waited": self.waited}
+        return {"rate": self.now, "best": self.best, "waited": self.waited, "by_verdict": self.by_verdict}
 
 
 def trained(step_epoch: Any, tables: Adam, recipe: Any, state: State) -> Generator[State, float | None, None]:
     """Epochs without end: each is judged by what is sent, or by the loss, and the learning rate follows."""
     number = int(state.facts.get("number", 0))
-    rate = Rate(recipe.learning_rate, recipe.halve_after, {k: v for k, v in state.facts.items() if v is not None})
+    rate = Rate(recipe.learning_rate, recipe.halve_after, state.facts)
     verdict, objective = state.verdict, state.objective
     del state
     while True:
         if number:
-            rate.judge(-objective if verdict is None else verdict)
+            rate.judge(verdict, objective)
         torch.set_num_threads(get_num_threads())
         objective = step_epoch(number, rate.now)
-        if not np.isfinite(objective):
+        if not (np.isfinite(objective) and all(bool(tables[name].isfinite().all()) for name in tables.names)):
             do = "Lower the learning rate, or raise l2"
             raise Inaccurate("a finite loss", f"{objective} in epoch {number + 1}", do)
         number += 1
@@ -132,6 +138,8 @@ class Training:
         self.sizes = self.indptr.diff()
         self.n_items = events.n_items
         self.graph = Graph(x, self.device, self.kind) if recipe.backbone.n_layers else None
+        self.touched: dict[str, Tensor | None] = {}
+        self.in_batch = isinstance(getattr(self.loss, "sampler", None), InBatch)
         if not self.loss.all_items:
             sampler = self.loss.sampler  # type: ignore[attr-defined]
             self.log_q = torch.from_numpy(sampler.log_probabilities(events.popularity)).to(self.device)
@@ -160,7 +168,7 @@ class Training:
         """For all of the batch, or in rows for each of it."""
         loss: Any = self.loss
         if isinstance(loss.sampler, InBatch):
-            return items[: loss.n_negatives + 1]
+            return items[: loss.n_negatives]
         shape = (loss.n_negatives,) if loss.sampler.shared else (len(items), loss.n_negatives)
         places = torch.rand(shape, generator=source, dtype=torch.float64, device=self.device) * self.cumulated[-1]
         return torch.searchsorted(self.cumulated, places, right=True).clip(max=self.n_items - 1)
@@ -169,11 +177,13 @@ class Training:
         """One batch of (user, item)."""
         loss, b = self.loss, len(users)
         shown = None if loss.all_items else self.candidates(items, source)
+        if shown is not None and self.in_batch and bool((shown == shown[0]).all()):
+            return torch.zeros((), dtype=torch.float64, device=self.device)  # nobody has a negative here
         liked = self.more(users, source) if getattr(loss, "debiased", None) else None
         my_users, user_at = torch.unique(users, return_inverse=True)
         asked = [part.reshape(-1) for part in (items, shown, liked) if part is not None]
         if shown is None:
-            my_items, item_at, shown_at, liked_at = None, items, None, liked
+            my_items, item_at, shown_at, liked_at = None, items, None, None
         else:
             my_items, at = torch.unique(torch.cat(asked), return_inverse=True)
             item_at, shown_at, *rest = at.split([len(part) for part in asked])
@@ -207,13 +217,14 @@ class Training:
         self.tables.steps += 1
         value = values.mean(dtype=torch.float64)
         with torch.no_grad():
+            self.touched = {"users": my_users, "items": my_items}
             moved = {"users": p, "items": q, **leaves}
             rows = {"users": my_users, "items": my_items, "own": my_users, "item_own": my_items}
             found: dict[str, tuple[Tensor | None, Tensor]] = {n: (rows[n], slope(leaf) / b) for n, leaf in moved.items()}
             if self.graph:
                 found |= self.graph.back(found, passed, self.recipe.backbone.n_layers)
             if self.recipe.l2:
-                value += self.penalised(found, users, items, shown)
+                value += self.penalised(found, {"users": [user_at], "items": [item_at, shown_at]})
             for name, (some, by) in found.items():
                 self.tables.move(name, some, by, rate)
         return value
@@ -225,13 +236,15 @@ class Training:
             parts |= {"prior": self.priors[users], "liked_weight": 1 / parts["liked"].shape[1]}
         if shown is not None:
             n = shown.shape[-1]
-            in_batch = isinstance(self.loss.sampler, InBatch)  # type: ignore[attr-defined]
             parts |= {"n": n, "log_q": self.log_q[shown]}
-            if (in_batch or self.loss.skips_hits) and bool(torch.isin(items, shown).any()):
+            if (self.in_batch or self.loss.skips_hits) and bool(torch.isin(items, shown).any()):
                 hits = items[:, None] == shown
-                left = (~hits).sum(1, keepdim=True).clip(min=1) if in_batch and not self.loss.skips_hits else None
-                log_share = torch.full_like(parts["others"], -log(n)) if left is None else -left.log().expand(hits.shape)
-                parts["log_share"] = log_share.to(self.kind).masked_fill(hits, -inf)
+                draws = torch.full_like(parts["positive"], n)
+                if self.in_batch:
+                    draws[:n] -= 1  # its own positive was not drawn
+                if not self.loss.skips_hits:
+                    draws = (~hits).sum(1, keepdim=True).to(self.kind)
+                parts["log_share"] = (-draws.clip(min=1).log()).expand(hits.shape).masked_fill(hits, -inf)
         return Scores(**parts)
 
     def more(self, users: Tensor, source: torch.Generator) -> Tensor:
@@ -241,18 +254,20 @@ class Training:
         sizes = self.sizes[users][:, None]
         return self.columns[self.indptr[users][:, None] + (places * sizes).long().minimum(sizes - 1)]
 
-    def penalised(
-        self, found: dict[str, tuple[Tensor | None, Tensor]], users: Tensor, items: Tensor, shown: Tensor | None
-    ) -> Tensor:
+    def penalised(self, found: dict[str, tuple[Tensor | None, Tensor]], places: dict[str, list[Tensor | None]]) -> Tensor:
         """Add the slopes of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch and its candidates."""
         value = torch.zeros((), dtype=torch.float64, device=self.device)
-        sides: dict[str, list[Tensor]] = {"users": [users], "items": [items] if shown is None else [items, shown.reshape(-1)]}
-        for name, parts in sides.items():
-            table, (rows, slopes) = self.tables[name], found[name]
-            for part in parts:
-                counts = torch.bincount(part, minlength=len(table)).to(self.kind) / len(part)
-                counts, vectors = (counts, table) if rows is None else (counts[rows], table[rows])
-                slopes += 2 * self.recipe.l2 * counts[:, None] * vectors
+        for name, parts in places.items():
+            rows, slopes = found[name]
+            mine = self.touched[name]
+            vectors = self.tables[name] if mine is None else self.tables[name][mine]
+            for at in (part.reshape(-1) for part in parts if part is not None):
+                counts = torch.bincount(at, minlength=len(vectors)).to(self.kind) / len(at)
+                by = 2 * self.recipe.l2 * counts[:, None] * vectors
+                if rows is None and mine is not None:  # the slopes are of the whole table
+                    slopes.index_add_(0, mine, by)
+                else:
+                    slopes += by
                 value += self.recipe.l2 * (counts @ vectors.square().sum(1))
         return value
 

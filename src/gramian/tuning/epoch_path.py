@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from gramian import store
@@ -61,26 +62,27 @@ def epoch_path(
     if isinstance(patience, bool) or not isinstance(patience, int) or patience < 1:
         raise InvalidInput("patience of at least 1 epoch", repr(patience), "Pass patience=3, say")
     metric = next(iter(parsed_metrics(metrics)))
-    kept = Kept(scratch, recipe, split, metrics)
-    path = kept.rows()
+    kept = Kept(scratch, recipe, split, metrics, dtype)
+    epochs = recipe.epochs(split.train, dtype=dtype, scratch=scratch, again=True, n_threads=n_threads)
+    path: dict[int, tuple[Report, float]] = {}
     best: Recommender | None = None
-    if not (path and max(path) - leader(path, metric) >= patience):
-        epochs = recipe.epochs(split.train, dtype=dtype, scratch=scratch, n_threads=n_threads)
-        verdict = None
-        while True:
-            try:
-                epoch = epochs.send(verdict)
-            except StopIteration:
-                break
-            path = {number: row for number, row in path.items() if number < epoch.number}
+    verdict = None
+    while True:
+        try:
+            epoch = epochs.send(verdict)
+        except StopIteration:
+            break
+        path = path or kept.rows(epoch.number)
+        if epoch.number not in path:
             report = evaluate(epoch.model, split, metrics, n_threads=n_threads)
-            path[epoch.number], verdict = (report, epoch.objective), report[metric]
-            ahead = leader(path, metric) == epoch.number
-            best = epoch.model if ahead else best
-            kept.keep(epoch, report, ahead)
-            if epoch.number - leader(path, metric) >= patience:
-                epochs.close()
-                break
+            path[epoch.number] = (report, epoch.objective)
+            kept.keep(epoch, report, leader(path, metric) == epoch.number)
+        if leader(path, metric) == epoch.number:
+            best = epoch.model
+        verdict = path[epoch.number][0][metric]
+        if epoch.number - leader(path, metric) >= patience:
+            epochs.close()
+            break
     found = replace(recipe, n_epochs=leader(path, metric))  # type: ignore[call-arg]
     reports, objectives = {n: report for n, (report, _) in path.items()}, {n: value for n, (_, value) in path.items()}
     model = Recommender((best or kept.best()).scorer, found, split.train)
@@ -95,12 +97,13 @@ def leader(path: dict[int, tuple[Report, float]], metric: str) -> int:
 class Kept:
     """The reports and the best model of a path, in its scratch folder, if it has one."""
 
-    def __init__(self, scratch: str | Path | None, recipe: Iterative, split: Split, metrics: Sequence[str]) -> None:
+    def __init__(self, scratch: str | Path | None, recipe: Iterative, split: Split, metrics: Sequence[str], dtype: Any) -> None:
         self.folder = None if scratch is None else Path(scratch)
-        self.key: dict[str, Any] = {"recipe": recipe.endless(), "split": split.fingerprint, "metrics": list(metrics)}
+        self.key: dict[str, Any] = {"recipe": recipe.endless(), "split": split.fingerprint}
+        self.key |= {"metrics": list(metrics), "dtype": np.dtype(dtype).name}
 
-    def rows(self) -> dict[int, tuple[Report, float]]:
-        """Report and objective of each epoch that was judged."""
+    def rows(self, number: int) -> dict[int, tuple[Report, float]]:
+        """Report and objective of each epoch up to this one that was judged."""
         found = {}
         for path in sorted(self.folder.glob("gramian-report-*")) if self.folder else ():
             facts, arrays, ids = store.read(path, "report")
@@ -109,7 +112,7 @@ class Kept:
                 raise InvalidInput(what, "others", "Name a new folder")
             report = Report(arrays, facts["catalog"], ids["users"], self.key["split"], tuple(self.key["metrics"]))
             found[int(facts["epoch"])] = (report, float(facts["objective"]))
-        return found
+        return {epoch: row for epoch, row in found.items() if epoch <= number}
 
     def keep(self, epoch: Epoch, report: Report, ahead: bool) -> None:
         if self.folder is None:
