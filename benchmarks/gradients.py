@@ -24,7 +24,7 @@ from peers import python_of, run
 
 import gramian as gr
 from gramian.models.iterative import Epoch
-from gramian.sampled import BPR, CCL, MF, Debias, FactorModel, MINEPlus
+from gramian.sampled import BPR, CCL, MF, ByPopularity, Debias, FactorModel, MINEPlus
 
 HERE = Path(__file__).parent
 SCRATCH = HERE / ".scratch"
@@ -42,12 +42,12 @@ RECIPES = {
     ("yelp2018", "mine+ printed"): model(MINEPlus(temperature=0.5, weight=1.1), 15),
     ("gowalla", "mine+"): model(MINEPlus(temperature=0.1, weight=1.2), 36),
     ("yelp2018", "mine+"): model(MINEPlus(temperature=0.15, weight=1.1)),
-    ("gowalla", "ccl"): model(CCL(margin=0.8, weight=100), 36),
-    ("yelp2018", "ccl"): model(CCL(margin=0.8, weight=100)),
-    ("gowalla", "ccl debiased"): model(CCL(margin=0.8, weight=100, debiased=Debias(positives=20)), 36),
-    ("yelp2018", "ccl debiased"): model(CCL(margin=0.8, weight=100, debiased=Debias(positives=10))),
-    ("gowalla", "bpr"): model(BPR(n_negatives=256), cosine=False, l2=1e-4, learning_rate=1e-2),
-    ("yelp2018", "bpr"): model(BPR(n_negatives=256), cosine=False, l2=1e-4, learning_rate=1e-2),
+    ("gowalla", "ccl"): model(CCL(margin=0.6, weight=150), 36),
+    ("yelp2018", "ccl"): model(CCL(margin=0.6, weight=100), 27),
+    ("gowalla", "ccl debiased"): model(CCL(margin=0.6, weight=150, debiased=Debias(positives=20)), 36),
+    ("yelp2018", "ccl debiased"): model(CCL(margin=0.6, weight=100, debiased=Debias(positives=10)), 27),
+    ("gowalla", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 27, cosine=False, l2=1e-3),
+    ("yelp2018", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 27, cosine=False, l2=1e-3),
 }
 
 

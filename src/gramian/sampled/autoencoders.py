@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,36 +17,28 @@ from gramian.sampled.factor_model import ByGradients, device_setting, halving_se
 from gramian.sampled.scorers import Network, keys
 
 
-def users_setting() -> Any:
-    return setting(256, "users of one step", at_least=1)
-
-
-def learning_setting() -> Any:
-    return setting(1e-3, "of Adam", at_least=0, tries=(3e-4, 1e-3, 3e-3))
-
-
-def dropout_setting() -> Any:
-    return setting(0.5, "part of a history that is hidden", at_least=0, below=1, tries=(0.2, 0.5, 0.7))
-
-
 def code_setting(default: int) -> Any:
     return setting(default, "length of the code of a history", at_least=1)
 
 
-def penalty_setting() -> Any:
-    return setting(0.0, "penalty on the weights", at_least=0)
-
-
+@dataclass(frozen=True)
 class Autoencoder(ByGradients):
     """A history goes through layers and gives a score for every item.
 
     Layer 0 has a row for each item of the history, the output a row for each item that is scored.
     """
 
-    rank: int
-    dropout: float
-    l2: float
-    activations: tuple[str, ...]  # of the layers before the output
+    rank: int = code_setting(200)
+    dropout: float = setting(0.5, "part of a history that is hidden", at_least=0, below=1, tries=(0.2, 0.5, 0.7))
+    n_epochs: int = epochs_setting(30)
+    batch_size: int = setting(256, "users of one step", at_least=1)
+    learning_rate: float = setting(1e-3, "of Adam", at_least=0, tries=(3e-4, 1e-3, 3e-3))
+    l2: float = setting(0.0, "penalty on the weights", at_least=0)
+    halve_after: int = halving_setting()
+    seed: int = seed_setting()
+    device: str = device_setting()
+
+    activations: ClassVar[tuple[str, ...]]  # of the layers before the output
     normalised = True  # whether a history is taken at length 1
     needs_binary = True
 
@@ -101,14 +93,6 @@ class CDAE(Autoencoder):
     """
 
     rank: int = code_setting(64)
-    dropout: float = dropout_setting()
-    n_epochs: int = epochs_setting(30)
-    batch_size: int = users_setting()
-    learning_rate: float = learning_setting()
-    l2: float = penalty_setting()
-    halve_after: int = halving_setting()
-    seed: int = seed_setting()
-    device: str = device_setting()
 
     activations = ("sigmoid",)
     normalised = False
@@ -121,16 +105,6 @@ class CDAE(Autoencoder):
 @dataclass(frozen=True)
 class MultDAE(Autoencoder):
     """softmax(V·tanh(W·x̃ + b) + c), under the multinomial likelihood of the history   (Liang et al. 2018)."""
-
-    rank: int = code_setting(200)
-    dropout: float = dropout_setting()
-    n_epochs: int = epochs_setting(30)
-    batch_size: int = users_setting()
-    learning_rate: float = learning_setting()
-    l2: float = penalty_setting()
-    halve_after: int = halving_setting()
-    seed: int = seed_setting()
-    device: str = device_setting()
 
     activations = ("tanh",)
 
@@ -146,18 +120,9 @@ class MultVAE(Autoencoder):
     The divergence from the standard normal weighs a little more in each of the first `warm_up` epochs.
     """
 
-    rank: int = code_setting(200)
     hidden: int = setting(600, "length of the layers on either side", at_least=1)
     divergence: float = setting(0.2, "weight of the divergence", at_least=0, tries=(0.1, 0.2, 0.5))
     warm_up: int = setting(10, "epochs until the divergence has its weight", at_least=1)
-    dropout: float = dropout_setting()
-    n_epochs: int = epochs_setting(30)
-    batch_size: int = users_setting()
-    learning_rate: float = learning_setting()
-    l2: float = penalty_setting()
-    halve_after: int = halving_setting()
-    seed: int = seed_setting()
-    device: str = device_setting()
 
     activations = ("tanh", "none", "tanh")
 

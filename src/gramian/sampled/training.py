@@ -138,7 +138,6 @@ class Training:
         self.sizes = self.indptr.diff()
         self.n_items = events.n_items
         self.graph = Graph(x, self.device, self.kind) if recipe.backbone.n_layers else None
-        self.touched: dict[str, Tensor | None] = {}
         self.in_batch = isinstance(getattr(self.loss, "sampler", None), InBatch)
         if not self.loss.all_items:
             sampler = self.loss.sampler  # type: ignore[attr-defined]
@@ -217,14 +216,14 @@ class Training:
         self.tables.steps += 1
         value = values.mean(dtype=torch.float64)
         with torch.no_grad():
-            self.touched = {"users": my_users, "items": my_items}
             moved = {"users": p, "items": q, **leaves}
             rows = {"users": my_users, "items": my_items, "own": my_users, "item_own": my_items}
             found: dict[str, tuple[Tensor | None, Tensor]] = {n: (rows[n], slope(leaf) / b) for n, leaf in moved.items()}
             if self.graph:
                 found |= self.graph.back(found, passed, self.recipe.backbone.n_layers)
             if self.recipe.l2:
-                value += self.penalised(found, {"users": [user_at], "items": [item_at, shown_at]})
+                places = {"users": (my_users, [user_at]), "items": (my_items, [item_at, shown_at])}
+                value += self.penalised(found, places)
             for name, (some, by) in found.items():
                 self.tables.move(name, some, by, rate)
         return value
@@ -239,12 +238,12 @@ class Training:
             parts |= {"n": n, "log_q": self.log_q[shown]}
             if (self.in_batch or self.loss.skips_hits) and bool(torch.isin(items, shown).any()):
                 hits = items[:, None] == shown
-                draws = torch.full_like(parts["positive"], n)
+                drawn = torch.full_like(parts["positive"], n)
                 if self.in_batch:
-                    draws[:n] -= 1  # its own positive was not drawn
+                    drawn[:n] -= 1  # its own positive was not drawn
                 if not self.loss.skips_hits:
-                    draws = (~hits).sum(1, keepdim=True).to(self.kind)
-                parts["log_share"] = (-draws.clip(min=1).log()).expand(hits.shape).masked_fill(hits, -inf)
+                    drawn = (~hits).sum(1, keepdim=True).to(self.kind)
+                parts["log_share"] = (-drawn.clip(min=1).log()).expand(hits.shape).masked_fill(hits, -inf)
         return Scores(**parts)
 
     def more(self, users: Tensor, source: torch.Generator) -> Tensor:
@@ -254,12 +253,15 @@ class Training:
         sizes = self.sizes[users][:, None]
         return self.columns[self.indptr[users][:, None] + (places * sizes).long().minimum(sizes - 1)]
 
-    def penalised(self, found: dict[str, tuple[Tensor | None, Tensor]], places: dict[str, list[Tensor | None]]) -> Tensor:
+    def penalised(
+        self,
+        found: dict[str, tuple[Tensor | None, Tensor]],
+        places: dict[str, tuple[Tensor | None, list[Tensor | None]]],
+    ) -> Tensor:
         """Add the slopes of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch and its candidates."""
         value = torch.zeros((), dtype=torch.float64, device=self.device)
-        for name, parts in places.items():
+        for name, (mine, parts) in places.items():
             rows, slopes = found[name]
-            mine = self.touched[name]
             vectors = self.tables[name] if mine is None else self.tables[name][mine]
             for at in (part.reshape(-1) for part in parts if part is not None):
                 counts = torch.bincount(at, minlength=len(vectors)).to(self.kind) / len(at)
