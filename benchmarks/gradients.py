@@ -36,18 +36,21 @@ def model(loss: Any, n_epochs: int = 30, cosine: bool = True, **settings: Any) -
     return FactorModel(backbone, loss, n_epochs=n_epochs, halve_after=2, **({"learning_rate": 5e-3} | settings))
 
 
+SMALL_STEPS: dict[str, Any] = {"batch_size": 512, "learning_rate": 3e-3}
 # With what paper 004 prints where "printed".
 RECIPES = {
     ("gowalla", "mine+ printed"): model(MINEPlus(temperature=0.4, weight=1.2), 15),
     ("yelp2018", "mine+ printed"): model(MINEPlus(temperature=0.5, weight=1.1), 15),
     ("gowalla", "mine+"): model(MINEPlus(temperature=0.1, weight=1.2), 36),
     ("yelp2018", "mine+"): model(MINEPlus(temperature=0.15, weight=1.1)),
-    ("gowalla", "ccl"): model(CCL(margin=0.6, weight=150), 36),
-    ("yelp2018", "ccl"): model(CCL(margin=0.6, weight=100), 27),
-    ("gowalla", "ccl debiased"): model(CCL(margin=0.6, weight=150, debiased=Debias(positives=20)), 36),
-    ("yelp2018", "ccl debiased"): model(CCL(margin=0.6, weight=100, debiased=Debias(positives=10)), 27),
+    ("gowalla", "ccl"): model(CCL(margin=0.7, weight=100), 30, **SMALL_STEPS),
+    ("yelp2018", "ccl"): model(CCL(margin=0.7, weight=100), 18, **SMALL_STEPS),
+    ("gowalla", "ccl short"): model(CCL(margin=0.7, weight=100), 12, **SMALL_STEPS),  # as long as the debiased
+    ("yelp2018", "ccl short"): model(CCL(margin=0.7, weight=100), 9, **SMALL_STEPS),
+    ("gowalla", "ccl debiased"): model(CCL(margin=0.7, weight=100, debiased=Debias(positives=20)), 12, **SMALL_STEPS),
+    ("yelp2018", "ccl debiased"): model(CCL(margin=0.7, weight=100, debiased=Debias(positives=10)), 9, **SMALL_STEPS),
     ("gowalla", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 27, cosine=False, l2=1e-3),
-    ("yelp2018", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 27, cosine=False, l2=1e-3),
+    ("yelp2018", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 18, cosine=False, l2=1e-3),
 }
 
 

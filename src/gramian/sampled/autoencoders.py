@@ -93,6 +93,8 @@ class CDAE(Autoencoder):
     """
 
     rank: int = code_setting(64)
+    n_epochs: int = epochs_setting(60)
+    learning_rate: float = setting(1e-2, "of Adam", at_least=0, tries=(3e-3, 1e-2, 3e-2))
 
     activations = ("sigmoid",)
     normalised = False
