@@ -91,7 +91,7 @@ def train(recipe: FactorModel, split: gr.Split, row: dict[str, Any], every: int)
 def paired(data: str) -> None:
     split = gr.split.published(data)
     reports = [
-        gr.evaluate(gr.load(SCRATCH / f"quality {data} {loss} model"), split, METRICS) for loss in ("ccl debiased", "ccl")
+        gr.evaluate(gr.load(SCRATCH / f"quality {data} {loss} model"), split, METRICS) for loss in ("ccl debiased", "ccl short")
     ]
     for metric in METRICS:
         found = reports[0].compare(reports[1], metric)
