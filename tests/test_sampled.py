@@ -300,7 +300,7 @@ def test_candidates_come_with_their_probabilities():
     np.testing.assert_allclose(np.exp(ByPopularity().log_probabilities(popularity)), popularity / popularity.sum(), atol=1e-9)
 
 
-def naive_step(recipe, state, users, items, candidates):
+def naive_step(recipe, state, users, items, candidates, liked):
     """The slopes of a batch by autograd through a plain dense computation."""
     own = {name: torch.from_numpy(array.copy()).requires_grad_() for name, array in state.arrays.items()}
     p, q = own["users"], own["items"]
@@ -325,9 +325,9 @@ def naive_step(recipe, state, users, items, candidates):
             return torch.nn.functional.cosine_similarity(a, b, dim=-1)
         return (a * b).sum(-1)
 
-    shown = torch.arange(N) if recipe.loss.all_items else candidates
     total = 0
-    for u, i in zip(users.tolist(), items.tolist(), strict=True):
+    for row, (u, i) in enumerate(zip(users.tolist(), items.tolist(), strict=True)):
+        shown = torch.arange(N) if recipe.loss.all_items else candidates if candidates.ndim == 1 else candidates[row]
         parts = {
             "positive": score(p[u], q[i]).view(1, 1),
             "weight": torch.ones(1, 1, dtype=p.dtype),
@@ -340,32 +340,36 @@ def naive_step(recipe, state, users, items, candidates):
             share = torch.full((1, len(shown)), -log(len(shown)), dtype=p.dtype)
             parts["log_share"] = share.masked_fill(shown[None] == i, -float("inf"))
         parts |= {name: own[name][u if name == "own" else i].view(1, 1) for name in recipe.loss.owns}
+        if getattr(recipe.loss, "debiased", None):
+            parts |= {"liked": score(p[u][None], q[liked[row]])[None], "liked_weight": 1 / liked.shape[1], "prior": 0.2}
         total = total + recipe.loss(Scores(**parts))[0][0]
     total = total / len(users)
     base_p, base_q = own["users"], own["items"]
     total = total + recipe.l2 * (base_p[users] ** 2).sum(1).mean() + recipe.l2 * (base_q[items] ** 2).sum(1).mean()
     if not recipe.loss.all_items:
-        total = total + recipe.l2 * (base_q[candidates] ** 2).sum(1).mean()
+        total = total + recipe.l2 * (base_q[candidates.reshape(-1)] ** 2).sum(1).mean()
     total.backward()
     return float(total.detach()), {name: part.grad for name, part in own.items()}
 
 
 @pytest.mark.parametrize("backbone", [MF(rank=5), LightGCN(rank=5, n_layers=2)], ids=["MF", "LightGCN"])
-@pytest.mark.parametrize("loss", BIASED, ids=named)
-def test_a_step_takes_the_slopes_of_a_naive_one(backbone, loss, monkeypatch):
-    backbone = replace(backbone, cosine=loss.needs_cosine)
+@pytest.mark.parametrize("loss", EACH, ids=named)
+@pytest.mark.parametrize("shape", [(9,), (16, 9)], ids=["shared", "own"])
+def test_a_step_takes_the_slopes_of_a_naive_one(backbone, loss, shape, monkeypatch):
+    backbone = replace(backbone, cosine=recipe_of(loss).backbone.cosine)
     recipe = FactorModel(backbone, loss, l2=0.03, batch_size=16)
     state = recipe.first(EVENTS, np.float64)
     rng = np.random.default_rng(0)
     state = State({name: array + rng.standard_normal(array.shape) for name, array in state.arrays.items()})
     at = wing.Training(recipe, EVENTS, state)
     batch = torch.from_numpy(rng.permutation(X.nnz)[:16])
-    shown = torch.from_numpy(rng.integers(0, N, 9))
+    shown, liked = torch.from_numpy(rng.integers(0, N, shape)), torch.from_numpy(rng.integers(0, N, (16, 4)))
     monkeypatch.setattr(at, "candidates", lambda *a: shown)
+    monkeypatch.setattr(at, "more", lambda *a: liked)
     moved = {}
     monkeypatch.setattr(at.tables, "move", lambda name, rows, by, rate: moved.update({name: (rows, by)}))
     value = at.step(at.rows[batch], at.columns[batch], wing.draws(at.device, 0), 0.1)
-    expected, slopes = naive_step(recipe, state, at.rows[batch], at.columns[batch], shown)
+    expected, slopes = naive_step(recipe, state, at.rows[batch], at.columns[batch], shown, liked)
     assert float(value) == pytest.approx(expected)
     for name, (rows, by) in moved.items():
         got = torch.zeros_like(slopes[name]) if rows is not None else by

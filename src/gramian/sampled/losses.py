@@ -385,9 +385,9 @@ class CCL(Pointwise):
     """1 − y_i + weight · E_j [y_j − margin]₊ of cosines y."""
 
     margin: float = setting(
-        0.8, "negatives below this cosine are good enough", at_least=-1, below=1, tries=(0.4, 0.6, 0.8, 0.9)
+        0.7, "negatives below this cosine are good enough", at_least=-1, below=1, tries=(0.4, 0.6, 0.8, 0.9)
     )
-    weight: float = setting(300.0, "weight of the negatives", at_least=0, tries=(100, 300, 1000))
+    weight: float = setting(100.0, "weight of the negatives", at_least=0, tries=(30, 100, 300))
     n_negatives: int = negatives_setting(800)
     sampler: Sampler = sampler_setting()
     debiased: Debias | None = debiased_setting()

@@ -250,17 +250,16 @@ class Problem:
     """The loss of some histories by their users' vectors, each with the user's own number where the loss has one."""
 
     def __init__(self, scorer: TrainedVectors, histories: sp.csr_array) -> None:
-        self.scorer, self.loss = scorer, scorer.loss.folded()
-        self.histories, self.kind = histories, scorer.items.dtype
-        self.sizes = np.diff(histories.indptr)
-        self.row = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        self.place = np.arange(histories.nnz) - histories.indptr[:-1][self.row]
-        shape = (len(self.sizes), int(self.sizes.max()))
+        self.scorer, self.loss, self.kind = scorer, scorer.loss.folded(), scorer.items.dtype
+        sizes = np.diff(histories.indptr)
+        row = np.repeat(np.arange(len(sizes)), sizes)
+        place = np.arange(histories.nnz) - histories.indptr[:-1][row]
+        shape = (len(sizes), int(sizes.max()))
         self.weight, self.columns = np.zeros(shape, self.kind), np.zeros(shape, np.int64)
-        self.weight[self.row, self.place] = (1 / self.sizes)[self.row]
-        self.columns[self.row, self.place] = histories.indices
+        self.weight[row, place] = (1 / sizes)[row]
+        self.columns[row, place] = histories.indices
         debiased = getattr(self.loss, "debiased", None)
-        priors = debiased.priors(self.sizes, scorer.n_items) if debiased else None
+        priors = debiased.priors(sizes, scorer.n_items) if debiased else None
         self.priors = None if priors is None else priors.astype(self.kind)[:, None]
         self.shown = np.arange(scorer.n_items)
         self.log_q = None if self.loss.all_items else scorer.arrays["log_q"]
