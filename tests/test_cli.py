@@ -15,7 +15,8 @@ import polars as pl
 import pytest
 
 import gramian as gr
-from gramian.app.cli import NAMES, app, run
+from gramian.app.cli import app, run
+from gramian.app.options import NAMES
 from gramian.models import MODELS
 
 COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "ranks", "epochs", "factors", "datasets"]
