@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from ast import literal_eval
 from collections.abc import Callable
 from dataclasses import dataclass
+from glob import escape
 from hashlib import sha256
 from importlib.resources import files as package_files
 from pathlib import Path
@@ -16,6 +18,7 @@ from gramian.data.interactions import Interactions
 from gramian.errors import DamagedFile, InvalidInput, MissingFile, UnknownId
 
 T = TypeVar("T")
+Reader = Callable[[Path], pl.DataFrame]
 BUNDLED = "movielens"
 FOLDER = "GRAMIAN_DATA"  # the environment variable that names the data folder
 
@@ -27,7 +30,7 @@ class Dataset:
     about: str
     address: str
     terms: str
-    files: dict[str, str]  # stem of an event file → the first 16 digits of the sha256 of its parquet form
+    files: dict[str, str]  # stem of an event file → the first 16 digits of the sha256 of its parquet form, "" if it has none
     n_users: int
     n_items: int
     n_interactions: int
@@ -114,6 +117,64 @@ DATASETS = {
         {"interactions": "1b290d7fb1bc14bd"},
         40_226, 54_542, 353_962, time="position",
     ),
+    "ml-10m": Dataset(
+        "MovieLens 10M: ratings of movies, in half stars",
+        f"{GROUPLENS}/movielens/ml-10m.zip (ratings.dat)",
+        "research use, no redistribution",
+        {"ratings": ""},
+        69_878, 10_677, 10_000_054, value="rating", time="timestamp",
+    ),
+    "ml-20m": Dataset(
+        "MovieLens 20M: ratings of movies, in half stars",
+        f"{GROUPLENS}/movielens/ml-20m.zip (ratings.csv)",
+        "research use, no redistribution",
+        {"ratings": ""},
+        138_493, 26_744, 20_000_263, value="rating", time="timestamp",
+    ),
+    "netflix": Dataset(
+        "Netflix Prize: ratings of movies, with dates",
+        "archive.org/details/nf_prize_dataset.tar (training_set/mv_*.txt) or netflix-inc/netflix-prize-data on Kaggle "
+        "(combined_data_*.txt)",
+        "research use, no redistribution",
+        {"training_set": ""},
+        480_189, 17_770, 100_480_507, value="rating", time="date",
+    ),
+    "msd": Dataset(
+        "Million Song Dataset, the Echo Nest taste profiles: play counts of songs",
+        "millionsongdataset.com/tasteprofile (train_triplets.txt)",
+        "research use, not commercial",
+        {"train_triplets": ""},
+        1_019_318, 384_546, 48_373_586, value="play_count",
+    ),
+    "amazon-book": Dataset(
+        "Amazon Books, the LightGCN train/test split",
+        f"{LIGHTGCN} (train.txt and test.txt)",
+        "see the source",
+        {"train": "", "test": ""},
+        52_643, 91_599, 2_984_108,
+    ),
+    "electronics": Dataset(
+        "Amazon Electronics of 2014, the 5-core: ratings of products",
+        "snap.stanford.edu/data/amazon/productGraph/categoryFiles (reviews_Electronics_5.json.gz)",
+        "see the source",
+        {"reviews_Electronics_5": ""},
+        192_403, 63_001, 1_689_188, value="rating", time="timestamp",
+    ),
+    "steam": Dataset(
+        "Steam reviews of games, with dates, collected by Kang and McAuley in 2018",
+        "cseweb.ucsd.edu/~jmcauley/datasets.html (steam_reviews.json.gz)",
+        "see the source",
+        {"steam_reviews": ""},
+        2_567_538, 15_474, 7_793_069, time="date",
+    ),
+    "simplewiki": Dataset(
+        "Simple English Wikipedia of January 2025: links from page to page, the 20-core",
+        "dumps.wikimedia.org/simplewiki/20250101 (links.tsv, to be made of its pagelinks table: the columns pl_from and "
+        "pl_target_id, separated by tabs, without a header, of the links that k_core(20) keeps)",
+        "CC BY-SA",
+        {"links": ""},
+        129_404, 129_432, 13_715_724,
+    ),
 }  # fmt: skip
 
 
@@ -185,23 +246,28 @@ def _tables(name: str, dataset: Dataset, folder: Path) -> dict[str, pl.DataFrame
 
 
 def _table(folder: Path, stem: str, checksum: str) -> pl.DataFrame:
-    """One file of events: the verified parquet form, or the form its publisher ships."""
-    parquet, lists, csv, dat = (folder / f"{stem}{suffix}" for suffix in (".parquet", ".txt", ".csv", ".dat"))
-    if parquet.exists():
+    """The events of a stem: the verified parquet form, or the form its publisher ships."""
+    parquet = folder / f"{stem}.parquet"
+    if checksum and parquet.exists():
         found = sha256(parquet.read_bytes()).hexdigest()
         if not found.startswith(checksum):
             raise DamagedFile(f"{parquet} with sha256 {checksum}…", f"{found[:16]}…", "Get the file again")
         return _parsed(parquet, pl.read_parquet)
-    for path, parse in ((lists, _lists), (csv, _csv), (dat, _dat)):
-        if path.exists():
-            return _parsed(path, parse)
-    raise MissingFile(f"{stem}.parquet, .txt, .csv or .dat in {folder}", "none of them", "Put the published file there")
+    forms = FORMS.get(stem) or {f"{stem}{suffix}": reader for suffix, reader in SUFFIXES.items()}
+    for pattern, reader in forms.items():
+        if paths := sorted(folder.glob(pattern)):
+            events = pl.concat([_parsed(path, reader) for path in paths], rechunk=True)
+            if any(events.null_count().row(0)):  # a line of fewer fields
+                raise DamagedFile(f"{folder / pattern} as published", "lines that lack values", "Get the file again")
+            return events
+    names = [f"{stem}.parquet", *forms] if checksum else forms
+    raise MissingFile(f"{' or '.join(names)} in {folder}", "no such file", "Put what is published there")
 
 
 def _parsed(path: Path, parse: Callable[[Path], T]) -> T:
     try:
         return parse(path)
-    except (ValueError, OSError, pl.exceptions.PolarsError) as error:
+    except (ValueError, SyntaxError, OSError, pl.exceptions.PolarsError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise DamagedFile(f"{path} as its publisher ships it", reason, "Get the file again") from None
 
@@ -215,13 +281,89 @@ def _lists(path: Path) -> pl.DataFrame:
 
 def _csv(path: Path) -> pl.DataFrame:
     """MovieLens since 2013."""
-    return pl.read_csv(path).rename({"userId": "user_id", "movieId": "item_id"})
+    types = {"userId": pl.Int32, "movieId": pl.Int32, "rating": pl.Float32, "timestamp": pl.Int64}
+    events = pl.read_csv(path, schema_overrides=types, glob=False)
+    return events.select(pl.col("userId").alias("user_id"), pl.col("movieId").alias("item_id"), "rating", "timestamp")
 
 
 def _dat(path: Path) -> pl.DataFrame:
-    """MovieLens 1M: user::item::rating::timestamp."""
-    rows = [[int(word) for word in line.split("::")] for line in path.read_text().splitlines()]
-    return pl.DataFrame(rows, schema=["user_id", "item_id", "rating", "timestamp"], orient="row")
+    """MovieLens before 2013: user::item::rating::timestamp, to Polars seven columns of which three are empty."""
+    user_item = {"user_id": pl.Int32, "": pl.Boolean, "item_id": pl.Int32, " ": pl.Boolean}
+    columns = user_item | {"rating": pl.Float32, "  ": pl.Boolean, "timestamp": pl.Int64}
+    return pl.read_csv(path, separator=":", has_header=False, schema=columns, glob=False).drop("", " ", "  ")
+
+
+def _triplets(path: Path) -> pl.DataFrame:
+    """Taste profiles: user, song and count between tabs. The ids are long and repeated, so each is kept once."""
+    columns = {"user_id": pl.Categorical, "item_id": pl.Categorical, "play_count": pl.Int32}
+    return pl.read_csv(path, separator="\t", has_header=False, schema=columns, quote_char=None, glob=False)
+
+
+def _links(path: Path) -> pl.DataFrame:
+    """Two ids between tabs."""
+    columns = {"user_id": pl.Int64, "item_id": pl.Int64}
+    return pl.read_csv(path, separator="\t", has_header=False, schema=columns, glob=False)
+
+
+def _netflix(path: Path) -> pl.DataFrame:
+    """The Netflix Prize: a line `movie:` and then, for each of its ratings, a line `user,rating,date`; one movie or many."""
+    movie, line = pl.col("movie"), pl.col("line")
+    rating = line.str.extract_groups(r"^(?<user_id>\d+),(?<rating>\d),(?<date>[\d-]+)$")
+    lines = _lines(path).select(line.str.extract(r"^(\d+):$").cast(pl.Int16).alias("movie"), rating.alias("rated"))
+    events = lines.unnest("rated").select(
+        pl.col("user_id").cast(pl.Int32),
+        movie.forward_fill().alias("item_id"),
+        pl.col("rating").cast(pl.Int8),
+        pl.col("date").str.to_date("%Y-%m-%d"),
+        movie,
+    )
+    return events.filter(movie.is_null()).drop("movie").collect()
+
+
+def _reviews(path: Path) -> pl.DataFrame:
+    """Amazon: a JSON object per review."""
+    columns = {"reviewerID": pl.String, "asin": pl.String, "overall": pl.Float32, "unixReviewTime": pl.Int64}
+    events = pl.scan_ndjson(escape(str(path)), schema=columns).collect()
+    return events.rename(dict(zip(columns, ("user_id", "item_id", "rating", "timestamp"), strict=True)))
+
+
+def _steam(path: Path) -> pl.DataFrame:
+    """Steam: a Python dict per review. Its fields are matched from the first on, as a review may quote what looks like one.
+
+    This is ten times faster than to evaluate the dicts; only names with escapes are evaluated, as the literals they are.
+    """
+    text = r"""u?'(?:[^'\\]|\\.)*'|u?"(?:[^"\\]|\\.)*\""""
+    before = rf"""^\{{(?:u?'\w+': (?:{text}|[^'",]+), )*?"""
+    line, name = pl.col("line"), pl.col("user_id")
+    events = (
+        _lines(path)
+        .select(
+            line.str.extract(rf"{before}u?'username': ({text})").alias("user_id"),
+            line.str.extract(rf"{before}u?'product_id': u?'(\w+)'").alias("item_id"),
+            line.str.extract(rf"{before}u?'date': u?'([\d-]+)'").str.to_date("%Y-%m-%d").alias("date"),
+        )
+        .collect()
+    )
+    escaped = name.str.contains("\\", literal=True)
+    names = {literal: literal_eval(literal) for literal in events.filter(escaped)["user_id"].unique()}
+    unquoted = name.str.strip_prefix("u").str.head(-1).str.tail(-1)
+    return events.with_columns(pl.when(escaped).then(name.replace(names)).otherwise(unquoted))
+
+
+def _lines(path: Path) -> pl.LazyFrame:
+    """Whole lines, by a separator that no text has."""
+    return pl.scan_csv(path, separator="\x01", has_header=False, schema={"line": pl.String}, quote_char=None, glob=False)
+
+
+# How events are shipped: most by the stem's suffix, others under names of their own, which may stand for many files.
+SUFFIXES: dict[str, Reader] = {".txt": _lists, ".csv": _csv, ".dat": _dat}
+FORMS: dict[str, dict[str, Reader]] = {
+    "training_set": {"training_set/mv_*.txt": _netflix, "combined_data_*.txt": _netflix},
+    "train_triplets": {"train_triplets.txt": _triplets},
+    "reviews_Electronics_5": {"reviews_Electronics_5.json.gz": _reviews},
+    "steam_reviews": {"steam_reviews.json.gz": _steam},
+    "links": {"links.tsv": _links},
+}
 
 
 def _titles(path: Path) -> dict[int, str]:
