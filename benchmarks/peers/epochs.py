@@ -14,31 +14,38 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from worker import CORES, matrix
+from worker import CORES, RANK, Job, matrix
 
 UNOBSERVED, POSITIVE, RIDGE, PLAIN = 0.1, 10.0, 0.01, 100.0
-Found = tuple[list[float], np.ndarray, np.ndarray]
+COMPARED = 5  # epochs after which losses are compared
+Training = tuple[Callable[[], object], Callable[[], tuple[np.ndarray, np.ndarray]]]  # an epoch more, and the vectors so far
 
 
-def irspack(x: sp.csr_matrix, rank: int, solver: str, n_epochs: int) -> Found:
+def irspack(x: sp.csr_matrix, rank: int, solver: str) -> Training:
     from irspack.recommenders.ials import IALSTrainer, LossType, SolverType  # noqa: PLC0415
 
     kind, loss = getattr(SolverType, solver.upper()), LossType.IALSPP
     trainer = IALSTrainer(x, rank, UNOBSERVED, RIDGE, 1.0, 0.1, kind, 3, 32, loss, 42, CORES, 5, 7)
-    seconds = [timed(trainer.run_epoch) for _ in range(n_epochs)]
-    return seconds, trainer.core_trainer.user, trainer.core_trainer.item
+    return trainer.run_epoch, lambda: (trainer.core_trainer.user, trainer.core_trainer.item)
 
 
-def implicit(x: sp.csr_matrix, rank: int, solver: str, n_epochs: int) -> Found:
+def implicit(x: sp.csr_matrix, rank: int, solver: str) -> Training:
     from implicit.cpu.als import AlternatingLeastSquares  # noqa: PLC0415
 
     how = {"regularization": PLAIN, "alpha": 1.0, "num_threads": CORES, "random_state": 42}
-    model = AlternatingLeastSquares(factors=rank, iterations=n_epochs, use_cg=solver == "cg", **how)
-    weighed = x.copy()
+    model = AlternatingLeastSquares(factors=rank, iterations=0, use_cg=solver == "cg", **how)
+    weighed = x.astype(np.float32)
     weighed.data[:] = 1 + POSITIVE  # the weight of a positive, where all others have 1
-    seconds: list[float] = []
-    model.fit(weighed, show_progress=False, callback=lambda epoch, elapsed, loss: seconds.append(elapsed))
-    return seconds, model.user_factors, model.item_factors
+    model.fit(weighed, show_progress=False)  # no epoch: the first vectors
+    by_item = weighed.T.tocsr()
+
+    def epoch() -> None:
+        """What its fit does over and over."""
+        users, items = model.user_factors, model.item_factors
+        model.solver(weighed, users, items, PLAIN, num_threads=CORES)
+        model.solver(by_item, items, users, PLAIN, num_threads=CORES)
+
+    return epoch, lambda: (model.user_factors, model.item_factors)
 
 
 def best(folder: Path, rank: int, n_epochs: int) -> None:
@@ -60,24 +67,39 @@ def best(folder: Path, rank: int, n_epochs: int) -> None:
     print(json.dumps({"seconds": seconds, "ndcg": values, "version": version("implicit")}))
 
 
-def gramian(x: sp.csr_matrix, rank: int, solver: str, n_epochs: int) -> Found:
+def gramian(x: sp.csr_matrix, rank: int, solver: str) -> Training:
     import gramian as gr  # noqa: PLC0415
-    from gramian.models.iterative import State  # noqa: PLC0415
 
     loss, _, how = solver.partition(" ")
     part = {"cg": gr.ConjugateGradient(), "cholesky": gr.Cholesky(), "subspace": gr.Subspace(), "": gr.Cholesky()}[how]
-    same: dict[str, Any] = {"rank": rank, "n_epochs": n_epochs, "solver": part}
+    same: dict[str, Any] = {"rank": rank, "solver": part}
     recipe: Any = {
         "ials": lambda: gr.IALS(unobserved_weight=UNOBSERVED, l2=RIDGE, **same),
         "wrmf": lambda: gr.WRMF(positive_weight=POSITIVE, l2=PLAIN, **same),
         "rg2": lambda: gr.RG2ALS(l2=0.1, **same),
     }[loss]()
-    events = gr.Interactions.of(x)
-    training = recipe.improved(events, State(*recipe.first(events, np.float32)))
-    seconds, last = [], []
-    for _ in range(n_epochs):
-        seconds.append(timed(lambda: last.append(next(training))))
-    return seconds, last[-1].users, last[-1].items
+    events, last = gr.Interactions.of(x), list[Any]()
+    training = recipe.improved(events, recipe.first(events, np.float32))
+
+    def epoch() -> None:
+        last.clear()
+        last.append(next(training))
+
+    return epoch, lambda: (last[0].users, last[0].items)
+
+
+def epoch_job(train: Callable[[sp.csr_matrix, int, str], Training], data: Path, solver: str, loss: str) -> Job:
+    """The second epoch, for the first also prepares. Starts differ, so the loss some epochs later is compared."""
+    x = matrix(data, "train")
+    epoch, vectors = train(x, min(RANK, *x.shape), solver)
+    epoch()
+
+    def answer(_: object) -> float:
+        for _ in range(COMPARED - 2):
+            epoch()
+        return objective(x, *vectors(), loss)
+
+    return epoch, answer
 
 
 def timed(job: Callable[[], object]) -> float:
@@ -110,12 +132,14 @@ def main() -> None:
         best(folder, rank, n_epochs)
         return
     train = {"irspack": irspack, "implicit": implicit, "gramian": gramian}[side]
-    train(matrix(folder, "tiny"), 8, solver, 1)  # compile, start the threads
+    train(matrix(folder, "tiny"), 8, solver)[0]()  # compile, start the threads
     x = matrix(folder, "train")
-    seconds, p, q = train(x, rank, solver, n_epochs)
+    epoch, vectors = train(x, rank, solver)
+    seconds = [timed(epoch) for _ in range(n_epochs)]
     loss = {"irspack": "ials", "implicit": "wrmf"}.get(side, solver.split()[0])
-    value = None if loss == "rg2" else objective(x, p, q, loss)
+    value = None if loss == "rg2" else objective(x, *vectors(), loss)
     print(json.dumps({"seconds": seconds, "objective": value, "version": version(side)}))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
-from worker import L2, K
+from worker import L2, RANK, K
 
 import gramian as gr
 from gramian.data.synthetic import clustered
 
-SAMPLE, RANK = 2_000, 64  # users for the slowest jobs, columns of the factors
+SAMPLE = 2_000  # users for the slowest jobs
 
 
 def write(folder: Path, n_users: int, n_items: int, n_interactions: int) -> dict[str, int]:

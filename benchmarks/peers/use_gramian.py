@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+from epochs import epoch_job, gramian
 from worker import L1, L2, SCORED, Job, K, main, matrix
 
 import gramian as gr
@@ -21,6 +22,11 @@ def factor_model(data: Path) -> Recommender:
 def fit(recipe: gr.EASE | gr.SLIM, data: Path) -> Job:
     train = events(data, "train")
     return lambda: recipe.fit(train), lambda model: model.scores(train.take(np.arange(SCORED)))
+
+
+def fit_lists(data: Path) -> Job:
+    train = events(data, "train")
+    return lambda: gr.EASE(L2).fit(train), lambda model: model.top_k(train.matrix[:SCORED], K)[0]
 
 
 def top_k(model: Recommender) -> Job:
@@ -52,8 +58,12 @@ def evaluate(model: Recommender, data: Path) -> Job:
 main(
     {
         "EASE fit": lambda data: fit(gr.EASE(L2), data),
+        "EASE fit, approximate": fit_lists,  # ours is exact
         "SLIM fit": lambda data: fit(gr.SLIM(L1, L2), data),
         "top 20": lambda data: top_k(gr.load(data / "model")),
+        "top 20, approximate": lambda data: top_k(gr.load(data / "model")),
+        "iALS epoch": lambda data: epoch_job(gramian, data, "ials cg", "ials"),
+        "WRMF epoch": lambda data: epoch_job(gramian, data, "wrmf cg", "wrmf"),
         "top 20, factors": lambda data: top_k(factor_model(data)),
         "metrics": metrics,
         "frames + metrics": metrics,  # no frames are needed

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+from epochs import epoch_job, implicit
 from implicit.als import AlternatingLeastSquares
 from implicit.cpu.als import AlternatingLeastSquares as Model
 from implicit.evaluation import ranking_metrics_at_k
@@ -29,4 +30,10 @@ def evaluate(data: Path) -> Job:
     )
 
 
-main({"top 20, factors": top_k, "evaluation, factors": evaluate})
+main(
+    {
+        "WRMF epoch": lambda data: epoch_job(implicit, data, "cg", "wrmf"),
+        "top 20, factors": top_k,
+        "evaluation, factors": evaluate,
+    }
+)

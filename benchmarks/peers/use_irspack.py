@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import numpy as np
+from epochs import epoch_job, irspack
 from irspack.evaluation import Evaluator
 from irspack.recommenders import DenseSLIMRecommender, SLIMRecommender
 from irspack.utils import IDMapper
@@ -45,4 +46,12 @@ def evaluate(data: Path) -> Job:
     )
 
 
-main({"EASE fit": fit, "SLIM fit": slim, "top 20": top_k, "evaluation": evaluate})
+main(
+    {
+        "EASE fit": fit,
+        "SLIM fit": slim,
+        "iALS epoch": lambda data: epoch_job(irspack, data, "cg", "ials"),
+        "top 20": top_k,
+        "evaluation": evaluate,
+    }
+)

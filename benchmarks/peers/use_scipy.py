@@ -13,7 +13,7 @@ def top_k(data: Path) -> Job:
             block = histories[start : start + 1_000]
             scores = block @ weights
             scores[block.nonzero()] = -np.inf
-            found.append(np.argpartition(-scores, K, axis=1)[:, :K])
+            found.append(np.argpartition(-scores, K, axis=1)[:, :K].copy())  # a view would keep all columns
         return np.concatenate(found)
 
     return run, lambda columns: columns

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from measure import peak_bytes, seconds
 
-L1, L2, K, SCORED = 10.0, 200.0, 20, 50  # SCORED: users whose scores are compared after a fit
+L1, L2, K, RANK, SCORED = 10.0, 200.0, 20, 64, 50  # SCORED: users whose scores are compared after a fit
 CORES = int(os.environ["OMP_NUM_THREADS"])
 
 Job = tuple[Callable[[], Any], Callable[[Any], Any]]  # what is measured, and what of its result is compared
