@@ -16,10 +16,11 @@ import pytest
 
 import gramian as gr
 from gramian.app.cli import app, run
-from gramian.app.options import NAMES
+from gramian.app.experiment import KINDS
 from gramian.models import MODELS
 
-COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "ranks", "epochs", "factors", "datasets"]
+COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "ranks", "epochs", "benchmark", "report"]
+COMMANDS += ["factors", "datasets"]
 
 
 @dataclass(frozen=True)
@@ -209,7 +210,7 @@ def test_commands_are_documented():
     assert sorted(COMMANDS) == sorted(c.name or c.callback.__name__ for c in app.registered_commands)
     readme = Path(__file__).parents[1].joinpath("README.md").read_text()
     assert all(f"gramian {command}" in readme for command in COMMANDS)
-    assert list(NAMES) == [name.lower() for name in MODELS | gr.sampled.MODELS]
+    assert list(KINDS) == [name.lower() for name in MODELS | gr.sampled.MODELS]
 
 
 def test_settings_go_to_the_models_that_have_them(csv):

@@ -14,7 +14,8 @@ import gramian as gr
 SOURCE = Path(gr.__file__).parent
 
 # Each layer may import those before it, and itself.
-LAYERS = ["errors", "progress", "store", "data", "linalg", "recommender", "models", "evaluation", "tuning", "sampled", "app"]
+LAYERS = ["errors", "progress", "store", "journal", "data", "linalg", "recommender", "models", "evaluation", "tuning"]
+LAYERS += ["sampled", "app"]
 
 
 def imports(path: Path) -> set[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,9 +15,11 @@ import typer
 from typer.exceptions import TyperException
 
 from gramian.app import demo as demonstration
+from gramian.app import report as reports
+from gramian.app.benchmark import Benchmark, Cell
+from gramian.app.experiment import KINDS, Entry, Experiment, Given, find, papers, validation_of
 from gramian.app.options import (
     LEAVE_ONE_OUT,
-    NAMES,
     RANKED,
     SPLITS,
     TRAINED,
@@ -30,6 +34,7 @@ from gramian.app.options import (
     compiled,
     id_of,
     item_of,
+    keyword,
     kinds_of,
     listed,
     number,
@@ -42,10 +47,9 @@ from gramian.app.options import (
     source_flags,
     title_of,
     titles_of,
-    validation_of,
 )
 from gramian.app.plots import plots
-from gramian.app.show import curve, heat_maps, leaderboard, out, points, reasons, recommendations
+from gramian.app.show import curve, heat_maps, leaderboard, note, out, points, reasons, recommendations, table_of
 from gramian.app.trial import Measured, Trial
 from gramian.data import datasets as registry
 from gramian.errors import GramianError, InvalidInput, MissingFile
@@ -70,6 +74,12 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+COMPARED = ["popularity", "ease", "edlae", "ials", "rg2"]  # on own data, unless told otherwise
+COMMA = re.compile(r",(?![^(]*\))")  # not within parentheses
+OwnData = Annotated[
+    str | None,
+    typer.Option(help="Your own events: a file, glob or folder, or a data set's name. With a table, one of its data sets."),
+]
 
 
 @app.callback()
@@ -97,7 +107,7 @@ def fit(
     *,
     source: Source,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")] = Path("model"),
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "edlae",
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(KINDS)}.")] = "edlae",
     title: TitleColumn = None,
     titles: Annotated[
         Path | None, typer.Option(help="A table of items with their titles (columns as --item, --title).")
@@ -254,7 +264,7 @@ def explain(
 def evaluate(
     *,
     source: Source,
-    model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(NAMES)}; repeat for more.")] = None,
+    model: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(KINDS)}; repeat for more.")] = None,
     split: Annotated[str, typer.Option(help=f"{', '.join(SPLITS)}, or published for data sets that have one.")] = "strong",
     metric: Annotated[list[str] | None, typer.Option(help="Such as ndcg@20, recall@20, coverage@20; repeat for more.")] = None,
     exclude_self: ExcludeSelf = False,
@@ -283,7 +293,7 @@ def evaluate(
 def tune(
     *,
     source: Source,
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(NAMES)}.")] = "edlae",
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(KINDS)}.")] = "edlae",
     space: Annotated[
         list[str] | None,
         typer.Option(help="What to try of a setting: l2=10,100,1000 or, with --trials, a range l2=1:1000. Repeat for more."),
@@ -404,6 +414,84 @@ def epochs(
         out.print(f"The best, fitted without the validation and test parts, is saved to {out_folder}", markup=False)
 
 
+@app.command(
+    epilog="Example: gramian benchmark movielens, then gramian report. On your own data: "
+    "gramian benchmark --data ratings.csv --min-value rating=4 --models ease,edlae,ials"
+)
+@partial(source_flags, data=keyword("data", OwnData))
+def benchmark(
+    table: Annotated[str | None, typer.Argument(help="A table by name (none lists them), or a path to a .toml file.")] = None,
+    *,
+    source: Source,
+    models: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Models to compare: of the table, or of {', '.join(KINDS)}. Repeat, or use commas."),
+    ] = None,
+    split: Annotated[str, typer.Option(help="Of own data: strong, weak or leave-last.")] = "strong",
+    metric: Annotated[list[str] | None, typer.Option(help="Of own data; the first is what is maximised.")] = None,
+    search_items: Annotated[
+        int | None, typer.Option(help="Of own data: search settings on so many of the most popular items.", min=1)
+    ] = None,
+    journal: Annotated[
+        Path, typer.Option(help="Results are kept here. After a kill, the same command goes on where it was.")
+    ] = (Path("benchmark.jsonl")),
+    seed: Annotated[int, typer.Option(help="Seed of the split of own data.", min=0)] = 0,
+    n_threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Reproduce a published table, or compare models on your own data: choose settings on a validation part, then test once."""
+    chosen = [name for words in models or () for name in COMMA.split(words)]
+    if table is None and source.data is None:
+        refuse("the list of tables", {"--models": models})
+        list_tables(as_json=as_json)
+        return
+    if table is not None:
+        columns = {"--user": source.user, "--item": source.item, "--value": source.value, "--time": source.time}
+        own = {"--min-value": source.min_value, "--k-core": source.k_core, "--metric": metric, "--search-items": search_items}
+        refuse("a table", columns | own | {"--seed": seed})
+        experiment = find(table).only([] if source.data is None else source.data.split(","), chosen)
+    else:
+        kinds = kinds_of(chosen or COMPARED)
+        events, metrics = source.events(), {name: name for name in metric or DEFAULT_METRICS}
+        how = {} if split == "leave-last" else {"seed": seed}
+        given = Given(Path(str(source.data)).name, split, how, search_items=search_items, events=events)
+        entries = tuple(Entry(kind.__name__, kind.__name__) for kind in kinds)
+        experiment = Experiment(given.name, f"{given.name}, {split} split", metrics, next(iter(metrics)), (given,), entries)
+    with threads(n_threads):
+        bench = Benchmark(journal, say=note)
+        cells = bench.run(experiment)
+    if as_json:
+        show_json(
+            {"table": experiment.name, "journal": str(journal), "cells": [cell_json(bench, experiment, c) for c in cells]}
+        )
+        return
+    for data in experiment.data:
+        own_cells = [cell for cell in cells if cell.data == data.name]
+        if own_cells:
+            out.print(table_of(experiment, own_cells, bench.against_best(own_cells, experiment.choose)))
+            absent = data.absent()
+            if absent:
+                out.print(f"{data.name} is not here: {absent}\n", markup=False)
+    out.print(f"Kept in {journal}. Next: gramian report --journal {journal}", markup=False)
+
+
+@app.command(epilog="Example: gramian report --journal benchmark.jsonl --out report")
+def report(
+    *,
+    journal: Annotated[Path, typer.Option(help="What `gramian benchmark` wrote.")] = Path("benchmark.jsonl"),
+    out_folder: Annotated[Path, typer.Option("--out", help="Folder to write index.html and the pictures to.")] = Path("report"),
+    as_json: AsJson = False,
+) -> None:
+    """Write a page with the tables and pictures of a benchmark journal, which needs no network, and the pictures as files."""
+    if not journal.exists():
+        raise MissingFile(f"a benchmark's journal at {journal}", "no such file", "Run `gramian benchmark movielens` first")
+    page = reports.write(Benchmark(journal), [Experiment.read(path) for path in papers().values()], out_folder)
+    if as_json:
+        show_json({"page": str(page), "pictures": sorted(path.name for path in out_folder.glob("*.png"))})
+        return
+    out.print(f"Written to {page}", markup=False)
+
+
 @app.command(epilog="Example: gramian factors my-model --out items.parquet")
 def factors(
     model: Saved,
@@ -445,13 +533,39 @@ def datasets(*, as_json: AsJson = False) -> None:
     out.print(f"\nPut a data set's files into a folder of its name, and set {registry.FOLDER} to the folder above it.")
 
 
+def list_tables(*, as_json: bool) -> None:
+    """The tables that can be reproduced, and for which of their data sets."""
+    found = [Experiment.read(path) for path in papers().values()]
+    rows = [{"table": e.name, "title": e.title, "data": {data.name: data.absent() or "here" for data in e.data}} for e in found]
+    if as_json:
+        show_json({"tables": rows})
+        return
+    for e in found:
+        out.print(f"[bold]{e.name}[/bold]  {e.title}")
+        here = [data.name for data in e.data if not data.absent()]
+        missing = [data.name for data in e.data if data.absent()]
+        out.print(f"  here: {', '.join(here) or 'none'}" + (f"; missing: {', '.join(missing)}" if missing else ""))
+    out.print("\n`gramian datasets` says where to get the missing ones. Try first: gramian benchmark movielens")
+
+
+def cell_json(bench: Benchmark, experiment: Experiment, cell: Cell) -> dict[str, Any]:
+    figures = {
+        name: {"published": cell.published.get(name), "ours": cell.ours(here)} for name, here in experiment.metrics.items()
+    }
+    fit = cell.fit or {}
+    others = [other for other in bench.shown(experiment) if other.data == cell.data]
+    pair = bench.against_best(others, experiment.choose).get(cell.model)
+    found = {"data": cell.data, "model": cell.model, "figures": figures, "note": cell.note, "recipe": fit.get("recipe")}
+    return found | {"seconds": fit.get("seconds"), "peak_bytes": fit.get("peak_bytes"), "against_best": pair and vars(pair)}
+
+
 def run() -> None:
     """The entry point: every error of ours or of the usage is one line on stderr and exit code 2."""
     warnings.showwarning = lambda message, *_, **__: print(f"gramian: note: {message}", file=sys.stderr)
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:  # which Typer makes of Ctrl-C
-            resumable = {"--scratch", "--journal"} & {word.partition("=")[0] for word in sys.argv}
+            resumable = {"--scratch", "--journal", "benchmark"} & {word.partition("=")[0] for word in sys.argv}
             again = "; run the same command again to go on" if resumable else ""
             print(f"gramian: interrupted{again}", file=sys.stderr)
         sys.exit(code)

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gramian.app.experiment import kind_of
 from gramian.app.show import status
 from gramian.app.trial import warm_up
 from gramian.data import datasets as registry
@@ -32,7 +33,6 @@ from gramian.sampled import MODELS as BY_GRADIENTS
 EVERY = MODELS | BY_GRADIENTS
 TRAINED = [name.lower() for name, recipe in EVERY.items() if issubclass(recipe, Iterative)]
 RANKED = [name.lower() for name, recipe in EVERY.items() if issubclass(recipe, Truncated)]
-NAMES = {name.lower(): recipe for name, recipe in EVERY.items()}
 SETTINGS = {f.name: f for recipe in MODELS.values() for f in fields(recipe)}
 SETTINGS |= {f.name: f for recipe in BY_GRADIENTS.values() for f in fields(recipe) if f.name not in SETTINGS}
 SPLITS: dict[str, Callable[[Interactions, int], splits.Split]] = {
@@ -65,7 +65,7 @@ K = Annotated[int, typer.Option("-k", help="How many items.")]
 class Source:
     """Where events come from, as told on the command line."""
 
-    data: str
+    data: str  # None where a command can do without
     user: str | None
     item: str | None
     value: str | None
@@ -122,9 +122,11 @@ def recipe_flags(command: Callable[..., None]) -> Callable[..., None]:
     return unfolded(command, "settings", flags, lambda given: {n: v for n, v in given.items() if v is not None})
 
 
-def source_flags(command: Callable[..., None]) -> Callable[..., None]:
+DATA = inspect.Parameter("data", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Data)
+
+
+def source_flags(command: Callable[..., None], data: inspect.Parameter = DATA) -> Callable[..., None]:
     """Give a command the options for reading events; it gets them as `source`."""
-    data = inspect.Parameter("data", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Data)
     columns = {"user": UserColumn, "item": ItemColumn, "value": ValueColumn, "min_value": MinValue, "time": TimeColumn}
     flags = [data, *(keyword(name, annotation) for name, annotation in columns.items()), keyword("k_core", KCore, 0)]
     return unfolded(command, "source", flags, lambda given: Source(**given))
@@ -143,10 +145,7 @@ def recipes_of(names: list[str], settings: dict[str, Any]) -> list[Recipe]:
 
 
 def kinds_of(names: list[str]) -> list[type[Recipe]]:
-    for name in names:
-        if name.lower() not in NAMES:
-            raise InvalidInput(f"a model among {', '.join(NAMES)}", repr(name), "Choose one of them")
-    return [NAMES[name.lower()] for name in names]
+    return [kind_of(name) for name in names]
 
 
 def axis_of(text: str) -> tuple[str, Any]:
@@ -169,12 +168,6 @@ def compiled(*recipes: Recipe) -> None:
     """Compile what these need before anything is measured."""
     with status("compiling kernels (the first run on a machine only)"):
         warm_up(*recipes)
-
-
-def validation_of(parts: splits.Split, split: str) -> splits.Split:
-    if parts.validation is None:
-        raise InvalidInput("a split with a validation part", f"{split}, which has none", "Choose another split")
-    return parts.validation
 
 
 def require_split(split: str, other: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -11,15 +11,20 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from gramian.app.benchmark import Cell
+from gramian.app.experiment import COSTS, Experiment
 from gramian.app.trial import Trial
+from gramian.evaluation.evaluate import Comparison
 from gramian.linalg.memory import readable
 from gramian.models.recipe import Part, short
+from gramian.progress import duration
 from gramian.recommender import Explanation, Recommendations
 from gramian.tuning.epoch_path import EpochPath
 from gramian.tuning.rank_path import RankPath
 from gramian.tuning.search import Search
 
 WIDEST = 16  # columns of a heat map
+WORDS = 60  # of a note in a table
 
 
 def leaderboard(trials: Sequence[Trial]) -> Table:
@@ -40,6 +45,59 @@ def leaderboard(trials: Sequence[Trial]) -> Table:
         name = type(trial.recipe).__name__
         table.add_row(name, *cells, *cost, trial.recipe.settings, style="green" if place == 0 else None)
     return table
+
+
+def table_of(experiment: Experiment, cells: Sequence[Cell], pairs: Mapping[str, Comparison]) -> Table:
+    """Published, ours and the difference where figures were published; else the best first, and how far others are behind."""
+    printed = any(cell.published for cell in cells)
+    table = Table(box=None, pad_edge=False, header_style="bold", title=Text(f"{cells[0].data}"), title_justify="left")
+    table.add_column("model", no_wrap=True)
+    for metric in experiment.metrics:
+        table.add_column(f"{metric}\npublished  ours" if printed else metric, justify="right", no_wrap=True)
+    for name in () if printed else ("behind the best", "p"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("fit", justify="right", no_wrap=True)
+    table.add_column("memory", justify="right", no_wrap=True)
+    table.add_column("settings")
+    first = next(iter(experiment.metrics.values()))
+    for place, cell in enumerate(cells if printed else sorted(cells, key=lambda cell: -(cell.ours(first) or 0))):
+        row = [Text(cell.model)]
+        for metric, here in experiment.metrics.items():
+            row.append(figures(cell, metric, here) if printed else measured(cell, here))
+        if not printed:
+            pair = pairs.get(cell.model)
+            row += (
+                [Text(f"{-pair.difference:.4f} ±{pair.stderr:.4f}"), Text(f"{pair.p_value:.2g}")] if pair else [Text(), Text()]
+            )
+        if cell.fit is None:
+            row += [Text(), Text(), Text(cell.note if len(cell.note) < WORDS else "data missing", style="dim")]
+        else:
+            words = ", ".join(
+                f"{n}={short(v)}" for n, v in cell.fit["recipe"]["settings"].items() if not isinstance(v, Mapping)
+            )
+            row += [Text(duration(cell.fit["seconds"])), Text(readable(cell.fit["peak_bytes"])), Text(words)]
+        table.add_row(*row, style="green" if place == 0 and not printed else None)
+    return table
+
+
+def figures(cell: Cell, metric: str, here: str) -> Text:
+    """A published figure, ours, and the difference in per cent."""
+    theirs, ours = cell.published.get(metric), cell.ours(here)
+    if theirs is None:
+        return Text()
+    if ours is None:
+        return Text(f"{theirs:.4g}" + " " * 15, style="dim")
+    if here in COSTS:
+        return Text(f"{theirs:.4g}  {ours:.3g}")
+    change = ours / theirs - 1
+    return Text.assemble(f"{theirs:.4f}  {ours:.4f} ", (f"{change:+6.1%}", "green" if change >= -0.01 else "red"))
+
+
+def measured(cell: Cell, metric: str) -> Text:
+    if cell.fit is None or metric not in cell.fit["metrics"]:
+        return Text()
+    error = cell.fit["stderr"].get(metric)
+    return Text(f"{cell.fit['metrics'][metric]:.4f}" + (f" ±{error:.4f}" if error is not None else ""))
 
 
 def recommendations(result: Recommendations, row: int) -> Table:
@@ -118,6 +176,11 @@ def shade(level: int) -> str:
     """From dark blue (0) to light yellow (255), with a text colour to be read on it."""
     red, green, blue = level, 40 + level * 180 // 255, 110 - level * 60 // 255
     return f"{'black' if level > 140 else 'white'} on rgb({red},{green},{blue})"
+
+
+def note(words: str) -> None:
+    """A line on stderr about what is being done."""
+    Console(stderr=True).print(words, style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def status(what: str) -> Status:

@@ -6,6 +6,7 @@ errors of the paired difference.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,7 @@ class Search:
     metric: str
     n_users: int
     results: tuple[Result, ...]
+    judge: str  # whose rows these are in a journal
 
     @property
     def recipe(self) -> Recipe:
@@ -105,7 +107,7 @@ def tune(
     if trials is not None and (isinstance(trials, bool) or not isinstance(trials, int) or trials < 1):
         raise InvalidInput("trials of at least 1", repr(trials), "Pass trials=30, say")
     judge = judge_of(data, metric, fold_in, seed)
-    search = Searching(judge, Journal(journal, f"{judge.what} {np.dtype(checked_dtype(dtype))}"), checked_dtype(dtype))
+    search = Searching(judge, Journal(journal, f"{judge.what} {np.dtype(checked_dtype(dtype))}", metric), checked_dtype(dtype))
     with threads(n_threads):
         if trials is None:
             recipes = points.grid()
@@ -150,10 +152,14 @@ class Searching:
         self.keys |= set(points)
         todo = {key: recipe for key, recipe in points.items() if not self.knows(key)}
         with bar(what, len(todo)) as advance:
+            started = time.perf_counter()
             for family in self.fits.families(list(todo.values())):
-                for recipe, outcome in zip(family.recipes, self.outcomes(family), strict=True):
-                    self.journal.add(self.key(recipe), recipe.to_json(), outcome)
+                outcomes = self.outcomes(family)
+                seconds = (time.perf_counter() - started) / len(outcomes)
+                for recipe, outcome in zip(family.recipes, outcomes, strict=True):
+                    self.journal.add(self.key(recipe), recipe.to_json(), outcome, seconds)
                 advance(len(family.recipes))
+                started = time.perf_counter()
 
     def knows(self, key: str) -> bool:
         """Whether a point is judged: on all users, or given up against a point of this search."""
@@ -212,7 +218,7 @@ class Searching:
         if not found:
             raise InvalidInput("a point that makes sense for these interactions", "none", "Choose other values")
         found.sort(key=lambda result: (result.n_users < self.judge.n_users, -result.value))
-        return Search(self.judge.metric, self.judge.n_users, tuple(found))
+        return Search(self.judge.metric, self.judge.n_users, tuple(found), self.journal.judge)
 
 
 def stderr(values: np.ndarray) -> float:

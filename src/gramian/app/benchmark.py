@@ -1,0 +1,238 @@
+"""Run an experiment: choose settings on the validation part, fit on the training part, test once. Nothing is done twice.
+
+The journal has a row for every fit, with its cost; one for every cell of a table, which says what was chosen and names its
+fit; and one for every curve. Searches are in a journal beside it, the values of each user in a folder beside it, from which
+models are compared in pairs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from json import dumps
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+from gramian import store
+from gramian.app.experiment import Curve, Data, Entry, Experiment, Parts
+from gramian.app.trial import Measured, warm_up
+from gramian.data.split import Split
+from gramian.errors import GramianError, MissingFile, NotSupported
+from gramian.evaluation.breakdown import by_activity, by_popularity
+from gramian.evaluation.evaluate import Comparison, Report, judged, parsed_metrics
+from gramian.journal import Journal
+from gramian.models.iterative import Iterative
+from gramian.models.recipe import Recipe
+from gramian.recommender import Hide
+from gramian.tuning.rank_path import rank_path
+from gramian.tuning.search import tune
+from gramian.tuning.space import Space
+
+LISTED = 20  # items of a list that are broken down by popularity
+
+Row = Mapping[str, Any]
+
+
+def key_of(split: Split, recipe: Recipe) -> str:
+    """The same for recipes that are the same model on the same split."""
+    return sha256(f"{split.fingerprint} {dumps(recipe.canonical().to_json(), sort_keys=True)}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a data set: what was printed, what was found, and why nothing was."""
+
+    data: str
+    model: str
+    published: dict[str, float]
+    fit: Row | None = None
+    chosen: Row | None = None
+    note: str = ""
+
+    def ours(self, metric: str) -> float | None:
+        """A figure by its name here."""
+        if self.fit is None:
+            return None
+        costs = {"minutes": self.fit["seconds"] / 60, "GB": self.fit["peak_bytes"] / 1e9, "rank": self.fit.get("rank")}
+        return costs[metric] if metric in costs else self.fit["metrics"].get(metric)
+
+
+class Benchmark:
+    """The journal of all that was run, and what runs more."""
+
+    def __init__(self, path: Path, say: Callable[[str], None] = lambda text: None) -> None:
+        self.path, self.say = path, say
+        self.journal = Journal(path, "kind")
+        self.fits = {row["key"]: row for row in self.journal.rows if row["kind"] == "fit"}
+        self.cells = {(r["table"], r["data"], r["model"]): r for r in self.journal.rows if r["kind"] == "cell"}
+        self.curves = {r["key"]: r for r in self.journal.rows if r["kind"] == "curve"}
+
+    @property
+    def search_path(self) -> Path:
+        return self.path.with_suffix(".search.jsonl")
+
+    def run(self, experiment: Experiment) -> list[Cell]:
+        """Fill every cell that can be filled here, and draw every curve's points."""
+        for data in experiment.data:
+            entries = [entry for entry in experiment.models if entry.recipe and entry.covers(data.name)]
+            curves = [curve for curve in experiment.curves if curve.data == data.name]
+            absent = data.absent()
+            if absent:
+                self.say(f"{data.name} is not here: {absent}")
+            elif entries or curves:
+                parts = data.parts()
+                for entry in entries:
+                    self.fill(experiment, data, entry, parts)
+                for curve in curves:
+                    self.draw(experiment, data, curve, parts)
+        return self.shown(experiment)
+
+    def shown(self, experiment: Experiment) -> list[Cell]:
+        """The cells of a table as the journal has them."""
+        cells = []
+        for data in experiment.data:
+            absent = data.absent()
+            for entry in (entry for entry in experiment.models if entry.covers(data.name)):
+                figures = dict(zip(experiment.metrics, entry.published.get(data.name, ()), strict=False))
+                published = {metric: figure for metric, figure in figures.items() if figure == figure}
+                row = self.cells.get((experiment.name, data.name, entry.name))
+                fit = None if row is None else self.fits.get(row.get("fit", ""))
+                if row is not None and fit is None:
+                    note = row.get("failed", "its fit is not in the journal")
+                else:
+                    note = "" if fit else (absent or "not run") if entry.recipe else "published only"
+                cells.append(Cell(data.name, entry.name, published, fit, row, note))
+        return cells
+
+    def fill(self, experiment: Experiment, data: Data, entry: Entry, parts: Parts) -> None:
+        """Choose, fit and test one model on one data set, or say why it cannot be."""
+        where = {"kind": "cell", "table": experiment.name, "data": data.name, "model": entry.name}
+        try:
+            recipe, chosen = self.choose(entry, data, parts, experiment.choose)
+            fit = self.tested(recipe, data, parts.test, experiment.measured)
+            row = where | {"fit": fit["key"], "recipe": recipe.to_json(), "chosen": chosen}
+        except GramianError as error:
+            self.say(f"{data.name}: {entry.name} failed: {error}")
+            row = where | {"failed": str(error)}
+        known = self.cells.get((experiment.name, data.name, entry.name), {})
+        if any(known.get(name) != value for name, value in row.items()):
+            self.cells[experiment.name, data.name, entry.name] = self.journal.add(row)
+
+    def choose(self, entry: Entry, data: Data, parts: Parts, metric: str) -> tuple[Recipe, Row | None]:
+        """The best settings on the validation part, and how they were found; None where there is no choice."""
+        space = entry.space(data.name)
+        points = Space(entry.kind, space).grid()
+        if len(points) == 1:
+            return points[0], None
+        self.say(f"{data.name}: searching {entry.name}, {len(points):,} points, {parts.search.train.n_items:,} items")
+        found = tune(entry.kind, parts.search, space, metric, journal=self.search_path)
+        facts = {"judge": found.judge, "metric": metric, "value": found.value, "stderr": found.stderr, "points": len(points)}
+        return found.recipe, facts | {"items": parts.search.train.n_items}
+
+    def tested(self, recipe: Recipe, data: Data, split: Split, metrics: list[str]) -> Row:
+        """The row of a fit, from the journal where it is there with these metrics and its users' values."""
+        key = key_of(split, recipe)
+        known = self.fits.get(key)
+        if known is not None and set(metrics) <= set(known["metrics"]):
+            return known
+        estimate = recipe.estimate(split.train)
+        self.say(f"{data.name}: fitting {recipe}, {estimate}")
+        scratch = self.path.with_suffix(".scratch") / key
+        resumes = scratch.exists()
+        warm_up(recipe)
+        with Measured() as cost:
+            resumable = isinstance(recipe, Iterative) or not estimate.fits
+            model = recipe.fit(split.train, scratch=scratch if resumable else None)
+        split = split.without_self_links() if data.exclude_self else split
+        parsed = parsed_metrics(metrics)
+        histories = split.fold_in.reindex(split.target.users, split.train.items).matrix
+        hide = Hide(selves=split.target.users.tolist() if data.exclude_self else None)
+        columns, _ = model.top_k(histories, max(LISTED, *(k for _, k in parsed.values())), hide=hide)
+        report = judged(columns, split.train, split, parsed)
+        row = {
+            "kind": "fit",
+            "key": key,
+            "data": data.name,
+            "split": split.fingerprint,
+            "users": len(report.users),
+            "items": split.train.n_items,
+            "interactions": split.train.n_interactions,
+            "recipe": recipe.to_json(),
+            "metrics": report.mean,
+            "stderr": report.stderr,
+            "seconds": round(cost.seconds, 3),
+            "peak_bytes": cost.peak_bytes,
+            "activity": by_activity(report.per_user[metrics[0]], split),
+            "popularity": by_popularity(columns[:, :LISTED], split.train, split),
+        }
+        with suppress(NotSupported):  # of models that have no rank
+            row["rank"] = next(iter(model.scorer.factors().values())).shape[1]
+        if resumes:
+            row["resumed"] = True  # the cost is that of the last run only
+        facts = {"catalog": report.catalog, "split": report.split, "metrics": metrics}
+        store.write(self.reports / key, "report", facts, report.per_user, {"users": report.users})
+        self.fits[key] = self.journal.add(row)
+        rmtree(scratch, ignore_errors=True)
+        return self.fits[key]
+
+    @property
+    def reports(self) -> Path:
+        return self.path.with_suffix(".users")
+
+    def report(self, key: str) -> Report | None:
+        """The values of each user under a fit; None where the folder has gone."""
+        try:
+            facts, arrays, ids = store.read(self.reports / key, "report")
+        except MissingFile:
+            return None
+        return Report(arrays, facts["catalog"], ids["users"], facts["split"], tuple(facts["metrics"]))
+
+    def against_best(self, cells: list[Cell], metric: str) -> dict[str, Comparison]:
+        """By model, the paired difference from the best of the cells of one data set."""
+        filled = {cell.model: cell.fit for cell in cells if cell.fit is not None}
+        reports = {model: self.report(fit["key"]) for model, fit in filled.items()}
+        found = {model: report for model, report in reports.items() if report is not None}
+        if not found:
+            return {}
+        best = max(found, key=lambda model: found[model][metric])
+        return {model: report.compare(found[best], metric) for model, report in found.items() if model != best}
+
+    def draw(self, experiment: Experiment, data: Data, curve: Curve, parts: Parts) -> None:
+        """The points of a curve, on the validation part: quality at each rank, or at each epoch with its seconds."""
+        recipe, metric = curve.made, experiment.choose
+        at = list(curve.ranks) if curve.along == "rank" else "epochs"
+        key = sha256(f"{key_of(parts.search, recipe)} {metric} {at}".encode()).hexdigest()[:16]
+        if key in self.curves:
+            return
+        self.say(f"{data.name}: {recipe} along its {curve.along}s")
+        points: list[dict[str, Any]] = []
+        if curve.along == "rank":
+            path = rank_path(recipe, curve.ranks, parts.search, [metric])
+            for rank, report in path.reports.items():
+                points.append({"at": rank, "value": report[metric], "stderr": report.stderr[metric]})
+        else:
+            points = along_epochs(recipe, parts.search, metric)
+        row = {"kind": "curve", "key": key, "table": experiment.name, "data": data.name, "along": curve.along, "metric": metric}
+        self.curves[key] = self.journal.add(row | {"recipe": recipe.to_json(), "points": points})
+
+
+def along_epochs(recipe: Recipe, split: Split, metric: str) -> list[dict[str, Any]]:
+    """Quality after each epoch, and the seconds of training until then, in which judging does not count."""
+    assert isinstance(recipe, Iterative)
+    warm_up(recipe)
+    parsed, points, seconds = parsed_metrics([metric]), [], 0.0
+    histories = split.fold_in.reindex(split.target.users, split.train.items).matrix
+    started = time.perf_counter()
+    for epoch in recipe.epochs(split.train):
+        seconds += time.perf_counter() - started
+        columns, _ = epoch.model.top_k(histories, next(iter(parsed.values()))[1])
+        report = judged(columns, split.train, split, parsed)
+        points.append(
+            {"at": epoch.number, "seconds": round(seconds, 3), "value": report[metric], "stderr": report.stderr[metric]}
+        )
+        started = time.perf_counter()
+    return points

@@ -1,0 +1,273 @@
+"""A report of a benchmark journal: one HTML file that needs nothing else, and its pictures as files beside it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gramian.app.benchmark import Benchmark, Cell, Row
+from gramian.app.experiment import COSTS, Data, Entry, Experiment
+from gramian.app.plots import groups, heat_map, lines, require_matplotlib, save
+from gramian.errors import InvalidInput
+from gramian.journal import Journal
+from gramian.linalg.memory import readable
+from gramian.models.recipe import short
+from gramian.progress import duration
+from gramian.store import appearing
+
+LEAST, MOST = 2, 12  # panels and points of a picture worth drawing
+KEPT = {"EDLAE": 0.0, "DLAE": 1.0}  # as DEQL's kept_weight, of which they are special cases
+STYLE = Path(__file__).with_name("report.css")
+
+
+def write(benchmark: Benchmark, experiments: list[Experiment], folder: Path) -> Path:
+    """Write index.html and the pictures to a folder. `experiments` are the known tables; the journal may have others."""
+    require_matplotlib()
+    if folder.is_file():
+        raise InvalidInput("a folder for the report", f"{folder}, a file", "Choose another path")
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = Pictures(folder)
+    tables = [*experiments, *others(benchmark, {e.name for e in experiments})]
+    searches = Journal(benchmark.search_path, "judge").rows
+    parts = [section(benchmark, table, searches, pictures) for table in sorted(tables, key=lambda e: not is_run(benchmark, e))]
+    run = [table for table in tables if is_run(benchmark, table)]
+    links = " ".join(f'<a href="#{text(table.name)}">{text(table.name)}</a>' for table in run)
+    body = f"<h1>Gramian: benchmark report</h1>{about(benchmark)}<nav>{links}</nav>{''.join(parts)}"
+    head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Gramian benchmark</title>'
+    head += f"<style>{STYLE.read_text()}</style>"
+    place = folder / "index.html"
+    with appearing(place) as part:
+        part.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n')
+    return place
+
+
+def others(benchmark: Benchmark, known: set[str]) -> list[Experiment]:
+    """Tables that are only in the journal: comparisons on somebody's own data."""
+    found: dict[str, list[Row]] = {}
+    for row in [*benchmark.cells.values(), *benchmark.curves.values()]:
+        if row["table"] not in known:
+            found.setdefault(row["table"], []).append(row)
+    tables = []
+    for name, rows in found.items():
+        fits = [benchmark.fits[row["fit"]] for row in rows if row.get("fit") in benchmark.fits]
+        metrics = {metric: metric for fit in fits for metric in fit["metrics"]}
+        data = tuple(Data(own) for own in dict.fromkeys(row["data"] for row in rows))
+        models = tuple(Entry(own) for own in dict.fromkeys(row["model"] for row in rows if "model" in row))
+        choose = next(iter(metrics), "ndcg@20")
+        tables.append(Experiment(name, name, metrics, choose, data, models))
+    return tables
+
+
+def is_run(benchmark: Benchmark, table: Experiment) -> bool:
+    rows = [*benchmark.cells.values(), *benchmark.curves.values()]
+    return any(row["table"] == table.name for row in rows)
+
+
+def about(benchmark: Benchmark) -> str:
+    rows = benchmark.journal.rows
+    if not rows:
+        return "<p>The journal is empty.</p>"
+    last = rows[-1]
+    versions = ", ".join(f"{name} {number}" for name, number in last["versions"].items())
+    made = (
+        f"{len(benchmark.fits)} fits, the last row of {last['time'][:10]} at revision {last['revision']} on {last['machine']}; "
+    )
+    words = f"{made}{versions}. Settings were chosen on a validation part, never on the test part."
+    return f"<p class=dim>{text(words)}</p>"
+
+
+def section(benchmark: Benchmark, table: Experiment, searches: list[dict[str, Any]], pictures: Pictures) -> str:
+    cells = benchmark.shown(table)
+    parts = []
+    for data in table.data:
+        own = [cell for cell in cells if cell.data == data.name]
+        if own:
+            parts.append(f"<h3>{text(data.name)}</h3><div class=wide>{leaderboard(benchmark, table, own)}</div>")
+            absent = None if any(cell.fit for cell in own) else data.absent()
+            parts.append(f"<p class=dim>Not here: {text(absent)}</p>" if absent else "")
+        drawn = [figure for figure in drawings(benchmark, table, data.name, own, searches, pictures) if figure]
+        parts.append(f"<div class=pictures>{''.join(drawn)}</div>" if drawn else "")
+    said = "".join(f"<li>{text(claim)}</li>" for claim in table.claims)
+    body = "".join(parts) + (f"<h3>What holds here, and what does not</h3><ul>{said}</ul>" if said else "")
+    if is_run(benchmark, table):
+        return f'<section id="{text(table.name)}"><h2>{text(table.title)}</h2>{body}</section>'
+    return f"<details><summary>{text(table.title)} <span class=dim>(not run)</span></summary>{body}</details>"
+
+
+def leaderboard(benchmark: Benchmark, table: Experiment, cells: list[Cell]) -> str:
+    """Published, ours and the difference for every metric, with the cost; of own data, the paired difference from the best."""
+    printed = any(cell.published for cell in cells)
+    pairs = {} if printed else benchmark.against_best(cells, table.choose)
+    heads = ["model"]
+    for metric in table.metrics:
+        heads += [f"{metric}, published", "ours", "difference"] if printed else [metric, "±"]
+    heads += ([] if printed else ["behind the best", "p"]) + ["fit", "memory", "settings"]
+    rows = []
+    first = next(iter(table.metrics), "")
+    ranked = cells if printed else sorted(cells, key=lambda cell: -(cell.ours(first) or 0))
+    for cell in ranked:
+        row = [f"<td>{text(cell.model)}</td>"]
+        for metric, here in table.metrics.items():
+            theirs, ours = cell.published.get(metric), cell.ours(here)
+            if printed:
+                row += [number(theirs, here), number(None if theirs is None else ours, here), difference(theirs, ours, here)]
+            else:
+                error = cell.fit["stderr"].get(here) if cell.fit else None
+                row += [number(ours, here), number(error, here)]
+        if not printed:
+            pair = pairs.get(cell.model)
+            row += [f"<td>{-pair.difference:.4f} ± {pair.stderr:.4f}</td><td>{pair.p_value:.2g}</td>" if pair else "<td><td>"]
+        row += cost(cell)
+        rows.append(f"<tr>{''.join(row)}</tr>")
+    return f"<table><tr>{''.join(f'<th>{text(head)}</th>' for head in heads)}</tr>{''.join(rows)}</table>"
+
+
+def number(value: float | None, metric: str) -> str:
+    if value is None:
+        return "<td></td>"
+    return f"<td>{value:.3g}</td>" if metric in COSTS else f"<td>{value:.4f}</td>"
+
+
+def difference(theirs: float | None, ours: float | None, metric: str) -> str:
+    """Ours relative to theirs: green within a hundredth or better. Of costs, how many times smaller."""
+    if theirs is None or ours is None:
+        return "<td></td>"
+    if metric in COSTS:
+        return f"<td>× {ours / theirs:.2g}</td>" if theirs else "<td></td>"
+    change = ours / theirs - 1
+    return f'<td class="{"good" if change >= -0.01 else "bad"}">{change:+.1%}</td>'
+
+
+def cost(cell: Cell) -> list[str]:
+    if cell.fit is None:
+        return ["<td></td><td></td>", f'<td class="text dim">{text(short_note(cell.note))}</td>']
+    settings = cell.chosen["recipe"] if cell.chosen else cell.fit["recipe"]
+    words = ", ".join(f"{name} {in_words(value)}" for name, value in settings["settings"].items())
+    return [
+        f"<td>{text(duration(cell.fit['seconds']))}</td><td>{readable(cell.fit['peak_bytes'])}</td>",
+        f"<td class=text>{text(settings['name'])}: {text(words)}</td>",
+    ]
+
+
+def short_note(note: str) -> str:
+    return note if len(note) < 60 else "data missing"
+
+
+def in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{value['name']}({', '.join(f'{n} {in_words(v)}' for n, v in value['settings'].items())})"
+    return short(value)
+
+
+def text(words: object) -> str:
+    return html.escape(str(words))
+
+
+class Pictures:
+    """Drawn once, as SVG for the page and as SVG and PNG files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.names = folder, set[str]()
+
+    def add(self, name: str, picture: AbstractContextManager[Any], caption: str) -> str:
+        """The picture as part of the page."""
+        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name.lower())
+        while safe in self.names:
+            safe += "-"
+        self.names.add(safe)
+        with picture as figure:
+            for suffix in (".svg", ".png"):
+                save(figure, self.folder / f"{safe}{suffix}")
+        svg = (self.folder / f"{safe}.svg").read_text()
+        drawn = svg[svg.index("<svg") :].replace('id="', f'id="{safe}-').replace("url(#", f"url(#{safe}-")
+        drawn = drawn.replace('xlink:href="#', f'xlink:href="#{safe}-')
+        return f"<figure>{drawn}<figcaption>{text(caption)}</figcaption></figure>"
+
+
+def drawings(
+    benchmark: Benchmark, table: Experiment, data: str, cells: list[Cell], searches: list[dict[str, Any]], pictures: Pictures
+) -> Iterator[str]:
+    """Every picture that the journal has enough for."""
+    metric = table.choose
+    filled = [cell for cell in cells if cell.fit is not None and metric in cell.fit["metrics"]]
+    name = f"{table.name}-{data}"
+    if len(filled) >= LEAST:
+        quality = [(cell, cell.fit["metrics"][metric], cell.fit["stderr"].get(metric)) for cell in filled if cell.fit]
+        for what, of in (("seconds of fitting", fitting), ("megabytes of memory", memory)):
+            points = {cell.model: [(of(cell), value, error)] for cell, value, error in quality}
+            drawn = lines(points, what, metric, joined=False)
+            yield pictures.add(f"{name}-{what.split()[-1]}", drawn, f"{metric} on {data} against the {what}")
+        yield from breakdowns(name, data, metric, filled, pictures)
+    for along, across, base in (("rank", "rank", 2.0), ("epoch", "seconds of training", 10.0)):
+        curves = [r for r in benchmark.curves.values() if (r["table"], r["data"], r["along"]) == (table.name, data, along)]
+        if curves:
+            points = {label(row): curve_points(row) for row in curves}
+            drawn = lines(points, across, curves[0]["metric"], base=base)
+            yield pictures.add(
+                f"{name}-{along}s", drawn, f"{curves[0]['metric']} on the validation part of {data}, by {across}"
+            )
+    judges = dict.fromkeys(row["judge"] for row in (cell.chosen["chosen"] for cell in cells if cell.chosen) if row)
+    for judge in judges:
+        yield from heat_maps(name, [row for row in searches if row["judge"] == judge], pictures)
+
+
+def fitting(cell: Cell) -> float:
+    return max(cell.fit["seconds"], 1e-3) if cell.fit else 0.0
+
+
+def memory(cell: Cell) -> float:
+    return max(cell.fit["peak_bytes"] / 1e6, 0.1) if cell.fit else 0.0
+
+
+def curve_points(row: Row) -> list[tuple[float, float, float | None]]:
+    return [(max(point.get("seconds", point["at"]), 1e-3), point["value"], point["stderr"]) for point in row["points"]]
+
+
+def label(row: Row) -> str:
+    """A curve's model in a few words."""
+    settings = row["recipe"]["settings"]
+    return f"{row['recipe']['name']} {settings['loss']['name']}" if "loss" in settings else row["recipe"]["name"]
+
+
+def breakdowns(name: str, data: str, metric: str, cells: list[Cell], pictures: Pictures) -> Iterator[str]:
+    """By the users' activity and the items' popularity."""
+    fits: list[tuple[str, Row]] = [(cell.model, cell.fit) for cell in cells if cell.fit and "activity" in cell.fit][:MOST]
+    if not fits:
+        return
+    spans = {which: [f"{row['from']}–{row['to']}" for row in fits[0][1][which]] for which in ("activity", "popularity")}
+    bars = {model: [row["mean"] for row in fit["activity"]] for model, fit in fits}
+    drawn = groups(bars, spans["activity"], "items known of the user", metric)
+    yield pictures.add(f"{name}-activity", drawn, f"{metric} on {data} for users of whom few and many items are known")
+    bars = {model: [row["found"] for row in fit["popularity"]] for model, fit in fits}
+    drawn = groups(bars, spans["popularity"], "training users of the item", "share of targets found")
+    caption = f"Targets found in lists of 20 on {data}, rare items and popular ones; each group has as many interactions"
+    yield pictures.add(f"{name}-popularity", drawn, caption)
+
+
+def heat_maps(name: str, rows: list[dict[str, Any]], pictures: Pictures) -> Iterator[str]:
+    """The metric over dropout and l2, in a panel for each kept_weight."""
+    found: dict[float, dict[tuple[float, float], float]] = {}
+    for row in rows:
+        kind, settings = row["recipe"]["name"], row["recipe"]["settings"]
+        if kind == "DEQL" or kind in KEPT:
+            kept = KEPT.get(kind, settings.get("kept_weight", 0.0))
+            found.setdefault(kept, {})[settings["dropout"], settings["l2"]] = row["value"]
+    axes = [sorted({point[at] for own in found.values() for point in own}) for at in (0, 1)]
+    if min(map(len, axes)) < LEAST:
+        return
+    panels = {}
+    for kept in sorted(found)[:MOST]:
+        values = np.full((len(axes[0]), len(axes[1])), np.nan)
+        for (dropout, l2), value in found[kept].items():
+            values[axes[0].index(dropout), axes[1].index(l2)] = value
+        panels[f"kept_weight {short(kept)}"] = (axes[0], axes[1], values)
+    metric = rows[0].get("metric", "value")
+    drawn = heat_map(panels, "dropout", "l2", metric)
+    yield pictures.add(
+        f"{name}-search", drawn, f"{metric} on the validation part; the star is the best (0 is EDLAE, 1 is DLAE)"
+    )
