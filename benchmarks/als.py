@@ -1,8 +1,7 @@
-"""Alternating least squares: epochs against implicit and irspack, RG2 against training, and which loss ranks best.
+"""Alternating least squares: epochs against implicit and irspack, and RG2 against training to the best ranking.
 
     python benchmarks/als.py epochs      # 10 million interactions, rank 64 and 128, every solver of each library
     python benchmarks/als.py optimum     # RG2's closed form against implicit to its best validation ndcg
-    python benchmarks/als.py ranking     # ml-1m, 80/10/10: RG2 and its like against WRMF and iALS, tuned on the validation part
 
 Epochs are timed in a process for each library and solver, in turn; the best epoch counts. A ratio is theirs / ours.
 """
@@ -27,7 +26,6 @@ from gramian.data.synthetic import clustered
 HERE = Path(__file__).parent
 THEIRS = (("irspack", "cg"), ("irspack", "cholesky"), ("irspack", "ialspp"), ("implicit", "cg"), ("implicit", "cholesky"))
 OURS = ("ials cg", "wrmf cg", "ials cholesky", "ials subspace", "rg2")
-METRICS = ("mrr@10", "ndcg@10")
 
 
 def trained(side: str, folder: str, rank: int, solver: str, n_epochs: int) -> dict[str, Any]:
@@ -88,52 +86,16 @@ def optimum(rank: int) -> None:
         append("als", row | {"their_ndcg": values, "implicit": theirs["version"]})
 
 
-def ranking(rank: int) -> None:
-    """Every model tuned on the validation part by ndcg@10 over its grid, then fitted once more and tested."""
-    split = gr.split.weak(gr.datasets.load("ml-1m", min_value=3).k_core(5), seed=0)
-    assert split.validation is not None
-    epochs = [8, 16, 24]
-    penalties, weights = [0.1, 0.2, 0.3, 0.5, 0.8], [0.03, 0.1, 0.3, 1.0]
-    spaces: dict[type, dict[str, list[Any]]] = {
-        gr.Popularity: {},
-        gr.WRMF: {"positive_weight": [0.5, 1, 2, 4, 8], "l2": [10, 30, 60, 100], "n_epochs": epochs},
-        gr.IALS: {"unobserved_weight": [0.1, 0.2, 0.3, 0.5, 1.0], "l2": [0.003, 0.006, 0.01, 0.02], "n_epochs": epochs},
-        gr.RG2: {"l2": [0.03, 0.15, 0.25, *penalties]},
-        gr.RG2ALS: {"l2": penalties, "negative_weight": weights, "n_epochs": epochs},
-        gr.RGX: {"l2": penalties, "negative_weight": weights, "interaction": [1, 30], "n_epochs": epochs},
-        gr.RegularizedPCA: {"l2": [0, 5, 10, 20, 30, 40, 50]},
-        gr.EDLAE: {"dropout": [0.2, 0.33, 0.5], "l2": [30, 100, 300, 1000]},
-    }
-    reports = {}
-    for kind, space in spaces.items():
-        ranked = {"rank": [rank]} if "rank" in kind.__annotations__ else {}
-        found = gr.tune(kind, split.validation, ranked | space, "ndcg@10", journal=HERE / "results" / "als_search.jsonl")
-        # the validation part goes back into training: what was chosen is fitted on all but the test part
-        train = split.fold_in
-        report = gr.evaluate(found.recipe.fit(train), gr.Split(train, split.fold_in, split.target), METRICS)
-        reports[kind.__name__] = report
-        errors = ", ".join(f"{metric} {report[metric]:.4f} ±{report.stderr[metric]:.4f}" for metric in METRICS)
-        print(f"{errors} | validation ndcg@10 {found.value:.4f} | {found.recipe}", flush=True)
-        append("als", {"job": "ranking", "recipe": found.recipe.to_json(), "validation": found.value, **report.mean})
-    for ours in ("RG2", "RG2ALS", "RGX"):
-        for theirs in ("WRMF", "IALS"):
-            for metric in METRICS:
-                c = reports[ours].compare(reports[theirs], metric)
-                print(f"{ours} − {theirs}: {metric} {c.difference:+.4f} ±{c.stderr:.4f}, p = {c.p_value:.2g}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("job", choices=("epochs", "optimum", "ranking"))
+    parser.add_argument("job", choices=("epochs", "optimum"))
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--epochs", type=int, default=8)
     given = parser.parse_args()
     if given.job == "epochs":
         epochs(given.ranks, given.epochs)
-    elif given.job == "optimum":
-        optimum(given.ranks[0])
     else:
-        ranking(given.ranks[0])
+        optimum(given.ranks[0])
 
 
 if __name__ == "__main__":

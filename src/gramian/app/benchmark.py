@@ -25,6 +25,7 @@ from gramian.errors import GramianError, MissingFile, NotSupported
 from gramian.evaluation.breakdown import by_activity, by_popularity
 from gramian.evaluation.evaluate import Comparison, Report, judged, parsed_metrics
 from gramian.journal import Journal
+from gramian.linalg.memory import readable
 from gramian.models.iterative import Iterative
 from gramian.models.recipe import Recipe
 from gramian.recommender import Hide
@@ -51,14 +52,25 @@ class Cell:
     published: dict[str, float]
     fit: Row | None = None
     chosen: Row | None = None
-    note: str = ""
+    note: str = ""  # in a word or a sentence
+    absent: str | None = None  # why the data is not here, and where to get it
 
     def ours(self, metric: str) -> float | None:
         """A figure by its name here."""
         if self.fit is None:
             return None
-        costs = {"minutes": self.fit["seconds"] / 60, "GB": self.fit["peak_bytes"] / 1e9, "rank": self.fit.get("rank")}
-        return costs[metric] if metric in costs else self.fit["metrics"].get(metric)
+        if metric == "rank":
+            return self.fit.get("rank")
+        if metric == "minutes":
+            return self.fit["seconds"] / 60
+        if metric == "GB":
+            return None if self.fit["peak_bytes"] is None else self.fit["peak_bytes"] / 1e9
+        return self.fit["metrics"].get(metric)
+
+    @property
+    def memory(self) -> str:
+        """The peak of the fit in words."""
+        return "" if self.fit is None or self.fit["peak_bytes"] is None else readable(self.fit["peak_bytes"])
 
 
 class Benchmark:
@@ -104,8 +116,8 @@ class Benchmark:
                 if row is not None and fit is None:
                     note = row.get("failed", "its fit is not in the journal")
                 else:
-                    note = "" if fit else (absent or "not run") if entry.recipe else "published only"
-                cells.append(Cell(data.name, entry.name, published, fit, row, note))
+                    note = "" if fit else ("data missing" if absent else "not run") if entry.recipe else "published only"
+                cells.append(Cell(data.name, entry.name, published, fit, row, note, absent))
         return cells
 
     def fill(self, experiment: Experiment, data: Data, entry: Entry, parts: Parts) -> None:

@@ -458,7 +458,7 @@ def benchmark(
         entries = tuple(Entry(kind.__name__, kind.__name__) for kind in kinds)
         experiment = Experiment(given.name, f"{given.name}, {split} split", metrics, next(iter(metrics)), (given,), entries)
     with threads(n_threads):
-        bench = Benchmark(journal, say=note)
+        bench = Benchmark(journal) if as_json else Benchmark(journal, say=note)
         cells = bench.run(experiment)
     if as_json:
         show_json(
@@ -555,7 +555,13 @@ def cell_json(bench: Benchmark, experiment: Experiment, cell: Cell) -> dict[str,
     fit = cell.fit or {}
     others = [other for other in bench.shown(experiment) if other.data == cell.data]
     pair = bench.against_best(others, experiment.choose).get(cell.model)
-    found = {"data": cell.data, "model": cell.model, "figures": figures, "note": cell.note, "recipe": fit.get("recipe")}
+    found = {
+        "data": cell.data,
+        "model": cell.model,
+        "figures": figures,
+        "note": cell.absent or cell.note,
+        "recipe": fit.get("recipe"),
+    }
     return found | {"seconds": fit.get("seconds"), "peak_bytes": fit.get("peak_bytes"), "against_best": pair and vars(pair)}
 
 

@@ -41,6 +41,7 @@ from gramian.evaluation.evaluate import DEFAULT_METRICS, parsed_metrics
 from gramian.models import MODELS
 from gramian.models.recipe import Recipe
 from gramian.sampled import MODELS as BY_GRADIENTS
+from gramian.tuning.space import Space
 
 T = TypeVar("T")
 KINDS: dict[str, type[Recipe]] = {name.lower(): kind for name, kind in (MODELS | BY_GRADIENTS).items()}
@@ -193,6 +194,9 @@ class Experiment:
     curves: tuple[Curve, ...] = ()
     claims: tuple[str, ...] = ()  # what the paper says and what was found, in words
 
+    def __post_init__(self) -> None:
+        parsed_metrics(self.measured)
+
     @property
     def measured(self) -> list[str]:
         """The metrics that an evaluation gives, the one that chooses first."""
@@ -236,14 +240,13 @@ def made(name: str, given: dict[str, Any]) -> Experiment:
     models = tuple(of(Entry, facts) for facts in given.pop("model", []))
     curves = tuple(of(Curve, facts) for facts in given.pop("curve", []))
     found: Experiment = of(Experiment, {"name": name, "data": data, "models": models, "curves": curves, **given})
-    parsed_metrics(found.measured)
     for entry in found.models:
         for where, figures in entry.published.items():
             if where not in {d.name for d in data} or len(figures) != len(found.metrics):
                 wanted = f"{len(found.metrics)} figures of {entry.name} for a data set of the table"
                 raise InvalidInput(wanted, f"{where} = {figures}", "Correct the file")
-        if entry.recipe is not None:
-            kind_of(entry.recipe)
+        for where in (d.name for d in data if entry.recipe is not None and entry.covers(d.name)):
+            Space(entry.kind, entry.space(where))
     for curve in found.curves:
         if curve.along not in ("rank", "epoch") or curve.data not in {d.name for d in data}:
             got = f"{curve.along}, {curve.data}"

@@ -76,10 +76,12 @@ def lines(points: Points, across: str, up: str, *, base: float = 10, joined: boo
             mark = {"marker": MARKS[at % len(MARKS)], "color": COLOURS[at % len(COLOURS)], "markersize": 5}
             axes.errorbar(x, y, errors, capsize=2, label=name, linestyle="-" if joined else "none", **mark)
         axes.set_xscale("log", base=base)
+        places = sorted({p[0] for own in points.values() for p in own})
         axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("{x:g}" if places[-1] < 10 * places[0] else "")
         if base == 2:
-            axes.set_xticks(sorted({p[0] for own in points.values() for p in own}))
-        axes.xaxis.set_minor_formatter("")
+            axes.set_xticks(places)
+            axes.set_xticks([], minor=True)
         axes.set_xlabel(across)
         axes.set_ylabel(up)
         axes.grid(alpha=0.3)

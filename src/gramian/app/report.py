@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from gramian.app.benchmark import Benchmark, Cell, Row
-from gramian.app.experiment import COSTS, Data, Entry, Experiment
+from gramian.app.experiment import COSTS, Entry, Experiment, Given
 from gramian.app.plots import groups, heat_map, lines, require_matplotlib, save
 from gramian.errors import InvalidInput
 from gramian.journal import Journal
-from gramian.linalg.memory import readable
 from gramian.models.recipe import short
 from gramian.progress import duration
 from gramian.store import appearing
@@ -56,7 +55,7 @@ def others(benchmark: Benchmark, known: set[str]) -> list[Experiment]:
     for name, rows in found.items():
         fits = [benchmark.fits[row["fit"]] for row in rows if row.get("fit") in benchmark.fits]
         metrics = {metric: metric for fit in fits for metric in fit["metrics"]}
-        data = tuple(Data(own) for own in dict.fromkeys(row["data"] for row in rows))
+        data = tuple(Given(own) for own in dict.fromkeys(row["data"] for row in rows))
         models = tuple(Entry(own) for own in dict.fromkeys(row["model"] for row in rows if "model" in row))
         choose = next(iter(metrics), "ndcg@20")
         tables.append(Experiment(name, name, metrics, choose, data, models))
@@ -84,12 +83,16 @@ def about(benchmark: Benchmark) -> str:
 def section(benchmark: Benchmark, table: Experiment, searches: list[dict[str, Any]], pictures: Pictures) -> str:
     cells = benchmark.shown(table)
     parts = []
-    for data in table.data:
+    for data in sorted(table.data, key=lambda data: all(cell.fit is None for cell in cells if cell.data == data.name)):
         own = [cell for cell in cells if cell.data == data.name]
         if own:
-            parts.append(f"<h3>{text(data.name)}</h3><div class=wide>{leaderboard(benchmark, table, own)}</div>")
+            shown = f"<div class=wide>{leaderboard(benchmark, table, own)}</div>"
             absent = None if any(cell.fit for cell in own) else data.absent()
-            parts.append(f"<p class=dim>Not here: {text(absent)}</p>" if absent else "")
+            if absent:
+                said = f"<p class=dim>Not here: {text(absent)}</p>"
+                parts.append(f"<details><summary>{text(data.name)}, not here</summary>{shown}{said}</details>")
+            else:
+                parts.append(f"<h3>{text(data.name)}</h3>{shown}")
         drawn = [figure for figure in drawings(benchmark, table, data.name, own, searches, pictures) if figure]
         parts.append(f"<div class=pictures>{''.join(drawn)}</div>" if drawn else "")
     said = "".join(f"<li>{text(claim)}</li>" for claim in table.claims)
@@ -145,17 +148,13 @@ def difference(theirs: float | None, ours: float | None, metric: str) -> str:
 
 def cost(cell: Cell) -> list[str]:
     if cell.fit is None:
-        return ["<td></td><td></td>", f'<td class="text dim">{text(short_note(cell.note))}</td>']
+        return ["<td></td><td></td>", f'<td class="text dim">{text(cell.note)}</td>']
     settings = cell.chosen["recipe"] if cell.chosen else cell.fit["recipe"]
     words = ", ".join(f"{name} {in_words(value)}" for name, value in settings["settings"].items())
     return [
-        f"<td>{text(duration(cell.fit['seconds']))}</td><td>{readable(cell.fit['peak_bytes'])}</td>",
+        f"<td>{text(duration(cell.fit['seconds']))}</td><td>{cell.memory}</td>",
         f"<td class=text>{text(settings['name'])}: {text(words)}</td>",
     ]
-
-
-def short_note(note: str) -> str:
-    return note if len(note) < 60 else "data missing"
 
 
 def in_words(value: Any) -> str:
@@ -199,7 +198,9 @@ def drawings(
     if len(filled) >= LEAST:
         quality = [(cell, cell.fit["metrics"][metric], cell.fit["stderr"].get(metric)) for cell in filled if cell.fit]
         for what, of in (("seconds of fitting", fitting), ("megabytes of memory", memory)):
-            points = {cell.model: [(of(cell), value, error)] for cell, value, error in quality}
+            points = {cell.model: [(x, value, error)] for cell, value, error in quality if (x := of(cell)) is not None}
+            if len(points) < LEAST:
+                continue
             drawn = lines(points, what, metric, joined=False)
             yield pictures.add(f"{name}-{what.split()[-1]}", drawn, f"{metric} on {data} against the {what}")
         yield from breakdowns(name, data, metric, filled, pictures)
@@ -211,17 +212,17 @@ def drawings(
             yield pictures.add(
                 f"{name}-{along}s", drawn, f"{curves[0]['metric']} on the validation part of {data}, by {across}"
             )
-    judges = dict.fromkeys(row["judge"] for row in (cell.chosen["chosen"] for cell in cells if cell.chosen) if row)
+    judges = dict.fromkeys(row["judge"] for row in (cell.chosen.get("chosen") for cell in cells if cell.chosen) if row)
     for judge in judges:
         yield from heat_maps(name, [row for row in searches if row["judge"] == judge], pictures)
 
 
-def fitting(cell: Cell) -> float:
-    return max(cell.fit["seconds"], 1e-3) if cell.fit else 0.0
+def fitting(cell: Cell) -> float | None:
+    return None if cell.fit is None else max(cell.fit["seconds"], 1e-3)
 
 
-def memory(cell: Cell) -> float:
-    return max(cell.fit["peak_bytes"] / 1e6, 0.1) if cell.fit else 0.0
+def memory(cell: Cell) -> float | None:
+    return None if cell.fit is None or cell.fit["peak_bytes"] is None else max(cell.fit["peak_bytes"] / 1e6, 0.1)
 
 
 def curve_points(row: Row) -> list[tuple[float, float, float | None]]:

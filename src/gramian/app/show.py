@@ -24,7 +24,6 @@ from gramian.tuning.rank_path import RankPath
 from gramian.tuning.search import Search
 
 WIDEST = 16  # columns of a heat map
-WORDS = 60  # of a note in a table
 
 
 def leaderboard(trials: Sequence[Trial]) -> Table:
@@ -70,12 +69,12 @@ def table_of(experiment: Experiment, cells: Sequence[Cell], pairs: Mapping[str, 
                 [Text(f"{-pair.difference:.4f} ±{pair.stderr:.4f}"), Text(f"{pair.p_value:.2g}")] if pair else [Text(), Text()]
             )
         if cell.fit is None:
-            row += [Text(), Text(), Text(cell.note if len(cell.note) < WORDS else "data missing", style="dim")]
+            row += [Text(), Text(), Text(cell.note, style="dim")]
         else:
             words = ", ".join(
                 f"{n}={short(v)}" for n, v in cell.fit["recipe"]["settings"].items() if not isinstance(v, Mapping)
             )
-            row += [Text(duration(cell.fit["seconds"])), Text(readable(cell.fit["peak_bytes"])), Text(words)]
+            row += [Text(duration(cell.fit["seconds"])), Text(cell.memory), Text(words)]
         table.add_row(*row, style="green" if place == 0 and not printed else None)
     return table
 

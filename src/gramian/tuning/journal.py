@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ class Journal:
         self.outcomes: dict[str, Outcome] = {}
         for number, row in enumerate(self.file.rows, start=1):
             try:
-                outcome = Outcome(float(row["value"]), float(row["stderr"]), int(row["n_users"]), row["lost_to"])
+                error = float("nan") if row["stderr"] is None else float(row["stderr"])
+                outcome = Outcome(float(row["value"]), error, int(row["n_users"]), row["lost_to"])
                 key, of = str(row["key"]), row["judge"]
             except (KeyError, TypeError, ValueError):
                 assert self.file.path is not None
@@ -42,5 +44,6 @@ class Journal:
         """`seconds` are those of the fit and judgement of the point's family, divided among its points."""
         self.outcomes[key] = outcome
         row = {"judge": self.judge, "metric": self.metric, "key": key, "recipe": recipe, "value": outcome.value}
-        row |= {"stderr": outcome.stderr, "n_users": outcome.n_users, "lost_to": outcome.lost_to, "seconds": round(seconds, 3)}
+        error = None if isnan(outcome.stderr) else outcome.stderr  # of a single user: NaN is no JSON
+        row |= {"stderr": error, "n_users": outcome.n_users, "lost_to": outcome.lost_to, "seconds": round(seconds, 3)}
         self.file.add(row)

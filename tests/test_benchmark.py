@@ -1,0 +1,546 @@
+"""Experiments, the benchmark that runs them, its journal and its report."""
+
+import csv
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gramian as gr
+from gramian.app import benchmark as running
+from gramian.app.benchmark import Benchmark, key_of
+from gramian.app.experiment import Curve, Entry, Experiment, Given, find, most_popular, papers, parts_of
+from gramian.app.report import write
+from gramian.app.trial import Measured
+from gramian.data.synthetic import clustered
+from gramian.evaluation.breakdown import GROUPS, by_activity, by_popularity
+from gramian.journal import Journal
+from test_cli import gramian, ok
+
+PUBLISHED = Path(__file__).resolve().parents[2] / "shared" / "published" / "published_results.csv"
+EVENTS = clustered(300, 60, 6_000, n_tastes=5)
+DATA = Given("some", "strong", {}, events=EVENTS)
+EDLAE = Entry("EDLAE", "EDLAE", {"dropout": [0.2, 0.5], "l2": [5, 50]})
+DEQL = Entry("DEQL(zero)", "DEQL", {"dropout": [0.2, 0.5], "kept_weight": [0.5, 2], "l2": [5, 50], "zero_diagonal": True})
+METRICS = {"recall@20": "recall@20", "ndcg@20": "ndcg@20"}
+
+
+def table(*entries, data=(DATA,), metrics=METRICS, **more):
+    return Experiment("table", "A table", metrics, "ndcg@20", tuple(data), entries, **more)
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """The recipes that were fitted, in order, compiling apart."""
+    found, tested = [], running.Measured.__enter__
+
+    def noted(self):
+        found.append(self)
+        return tested(self)
+
+    monkeypatch.setattr(running.Measured, "__enter__", noted)
+    monkeypatch.setattr(running, "warm_up", lambda *recipes: None)
+    return found
+
+
+# Experiment files
+
+
+@pytest.mark.parametrize("name", papers())
+def test_every_experiment_file_is_sound(name):
+    found = find(name)
+    assert found.title
+    assert found.data
+    assert found.models
+    for entry in found.models:
+        assert set(entry.published) <= {data.name for data in found.data}
+
+
+def test_experiment_files_have_every_published_figure():
+    if not PUBLISHED.exists():
+        pytest.skip(f"the published figures are not here: no file {PUBLISHED}")
+    ours = {}
+    for name in papers():
+        found = find(name)
+        for entry in found.models:
+            for data, figures in entry.published.items():
+                for metric, figure in zip(found.metrics, figures, strict=True):
+                    if not math.isnan(figure):
+                        ours[name, data, entry.name, metric] = figure
+    with PUBLISHED.open() as file:
+        theirs = {(f"{r['paper']}-{r['table']}", r["dataset"], r["model"], r["metric"]): float(r["value"])
+                  for r in csv.DictReader(file)}  # fmt: skip
+    assert ours == theirs
+
+
+GOOD = """
+title = "t"
+metrics = {"ndcg@20" = "ndcg@20"}
+[data.movielens]
+split = "strong"
+[[model]]
+name = "EASE"
+recipe = "EASE"
+search = {l2 = [10, 100]}
+published = {movielens = [0.5]}
+"""
+
+CURVE = """[[curve]]
+data = "movielens"
+along = "rank"
+recipe = "LRR"
+settings = {l2 = 7}
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "mentioning"),
+    [
+        (("[data.movielens]", "[data.movielens]\nsplits = 3"), "splits"),
+        (("title", "titel"), "titel"),
+        (("[0.5]", "[0.5, 0.6]"), "1 figures of EASE"),
+        (("{movielens = [0.5]}", "{netflix = [0.5]}"), "a data set of the table"),
+        (('recipe = "EASE"', 'recipe = "ESAE"'), "a model among"),
+        (("l2 = [10, 100]", "l3 = [10, 100]"), "settings of EASE"),
+        (("l2 = [10, 100]", "l2 = [-10]"), "l2 of EASE"),
+        (('"ndcg@20"}', '"ncdg@20"}'), "ncdg@20"),
+        (("[[model]]", CURVE.replace("rank", "time") + "[[model]]"), "a curve along rank or epoch"),
+        (("[[model]]", CURVE.replace("7", "-1") + "[[model]]"), "l2 of LRR"),
+    ],
+)
+def test_an_experiment_file_with_a_mistake_is_refused(tmp_path, change, mentioning):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    assert find(str(path)).models[0].published == {"movielens": [0.5]}
+    path.write_text(GOOD.replace(*change, 1))
+    with pytest.raises(gr.errors.GramianError, match=re.escape(mentioning)):
+        find(str(path))
+
+
+def test_files_that_are_no_experiment(tmp_path, refused):
+    with refused(gr.errors.UnknownId, "a table among"):
+        find("no-such-table")
+    with refused(gr.errors.MissingFile, "nowhere.toml"):
+        find(str(tmp_path / "nowhere.toml"))
+    (tmp_path / "bad.toml").write_text("title = ")
+    with refused(gr.errors.DamagedFile, "TOML in"):
+        find(str(tmp_path / "bad.toml"))
+    (tmp_path / "empty.toml").write_text("")
+    with refused(gr.errors.DamagedFile, "an experiment in"):
+        find(str(tmp_path / "empty.toml"))
+
+
+# Splits in two steps
+
+
+def pairs(part):
+    return set(zip(np.array(part.users.tolist())[part.rows], np.array(part.items.tolist())[part.matrix.indices], strict=True))
+
+
+@pytest.mark.parametrize("how", ["strong", "weak"])
+def test_settings_are_chosen_without_the_test_part(how):
+    parts = parts_of(EVENTS, how, {"seed": 3})
+    test = pairs(parts.test.target)
+    seen = pairs(parts.search.train) | pairs(parts.search.fold_in) | pairs(parts.search.target)
+    assert not test & seen
+    assert pairs(parts.search.train) <= pairs(parts.test.train)
+    if how == "weak":  # the validation part is trained on in the end
+        assert pairs(parts.search.target) <= pairs(parts.test.train)
+        assert pairs(parts.test.train) | test == pairs(EVENTS)
+
+
+def test_the_last_items_are_tested_and_the_ones_before_chosen_by(events):
+    parts = parts_of(events, "leave-last", {})
+    assert pairs(parts.search.target) <= pairs(parts.test.train)
+    assert not pairs(parts.test.target) & (pairs(parts.search.train) | pairs(parts.search.target))
+
+
+def test_a_split_without_a_validation_part_is_refused(refused):
+    with refused(mentioning="a validation part"):
+        parts_of(EVENTS, "temporal", {})
+    with refused(mentioning="a validation part"):
+        parts_of(EVENTS, "weak", {"validation": 0})
+
+
+def test_the_most_popular_items_of_a_split():
+    whole = gr.split.weak(EVENTS).validation
+    part = most_popular(whole, 10)
+    order = sorted(range(EVENTS.n_items), key=lambda column: (-whole.train.popularity[column], column))
+    kept = {whole.train.items[column] for column in order[:10]}
+    assert set(part.train.items.tolist()) == kept
+    assert pairs(part.train) == {(user, item) for user, item in pairs(whole.train) if item in kept}
+    users = {user for user in part.target.users.tolist()}
+    assert pairs(part.target) == {(user, item) for user, item in pairs(whole.target) if item in kept and user in users}
+    assert (np.diff(part.target.matrix.indptr) > 0).all()
+    assert (np.diff(part.fold_in.matrix.indptr) > 0).all()
+
+
+# Breakdowns
+
+
+def test_breakdowns_are_those_of_a_naive_count():
+    split = gr.split.strong(EVENTS)
+    model = gr.EASE(l2=20).fit(split.train)
+    columns, _ = model.top_k(split.fold_in.reindex(split.target.users, split.train.items).matrix, 10)
+    values = np.random.default_rng(0).random(split.target.n_users)
+    sizes = np.diff(split.fold_in.matrix.indptr)
+    rows = by_activity(values, split)
+    assert sum(row["users"] for row in rows) == len(values)
+    for row, after in zip(rows, [*rows[1:], None], strict=True):
+        own = values[(sizes >= row["from"]) & (sizes <= row["to"])]
+        assert row["mean"] == pytest.approx(own.mean())
+        assert row["stderr"] == pytest.approx(own.std(ddof=1) / np.sqrt(len(own)))
+        assert after is None or row["to"] < after["from"]
+    rows, popularity = by_popularity(columns, split.train, split), split.train.popularity
+    assert len(rows) == GROUPS
+    assert sum(row["items"] for row in rows) == EVENTS.n_items
+    share = [sum(sorted(popularity)[: sum(r["items"] for r in rows[: at + 1])]) / popularity.sum() for at in range(GROUPS)]
+    np.testing.assert_allclose(share, np.arange(1, GROUPS + 1) / GROUPS, atol=0.05)
+    order = np.argsort(popularity, kind="stable")
+    first = 0
+    for row in rows:
+        own = {EVENTS.items[column] for column in order[first : first + row["items"]]}
+        first += row["items"]
+        targets = {(user, item) for user, item in pairs(split.target) if item in own}
+        users = split.target.users.tolist()
+        listed = {
+            (users[u], split.train.items[c]) for u, line in enumerate(columns) for c in line if split.train.items[c] in own
+        }
+        assert row["targets"] == len(targets)
+        assert row["found"] == pytest.approx(len(targets & listed) / max(len(targets), 1))
+        assert row["listed"] == pytest.approx(len(listed) / columns.size)
+
+
+def test_users_with_equally_many_items_are_one_group():
+    split = gr.split.leave_last(
+        gr.Interactions.of(EVENTS.frame().with_columns(time=1), time="time").k_core(2), validation=False
+    )
+    same = replace(split, fold_in=split.target)  # one known item each
+    assert [row["users"] for row in by_activity(np.ones(split.target.n_users), same)] == [split.target.n_users]
+
+
+# Running
+
+
+def test_a_cell_is_chosen_on_the_validation_part_and_tested_once(tmp_path, fits):
+    bench = Benchmark(tmp_path / "j.jsonl")
+    (cell,) = bench.run(table(EDLAE))
+    split = gr.split.strong(EVENTS)
+    best = gr.tune(gr.EDLAE, split.validation, EDLAE.search, "ndcg@20")
+    expected = gr.evaluate(best.recipe.fit(split.train), split, ["ndcg@20", "recall@20"])
+    assert cell.fit["recipe"] == best.recipe.to_json()
+    assert cell.fit["metrics"] == pytest.approx(expected.mean)
+    assert cell.fit["stderr"] == pytest.approx(expected.stderr)
+    assert cell.chosen["chosen"]["value"] == best.value
+    assert cell.chosen["chosen"]["points"] == 4
+    assert cell.ours("ndcg@20") == cell.fit["metrics"]["ndcg@20"]
+    assert cell.ours("minutes") == cell.fit["seconds"] / 60
+    assert cell.ours("GB") == cell.fit["peak_bytes"] / 1e9
+    assert len(fits) == 1
+    for row in bench.journal.rows:
+        assert {"time", "revision", "versions", "machine"} <= set(row)
+
+
+def test_nothing_is_done_twice(tmp_path, fits):
+    path = tmp_path / "j.jsonl"
+    Benchmark(path).run(table(EDLAE))
+    before = path.read_text()
+    Benchmark(path).run(table(EDLAE))
+    assert path.read_text() == before
+    assert len(fits) == 1
+    Benchmark(path).run(table(EDLAE, metrics=METRICS | {"mrr@20": "mrr@20"}))  # a metric that was not measured
+    assert len(fits) == 2
+    assert path.read_text().startswith(before)
+
+
+def test_one_model_under_two_names_is_fitted_once(tmp_path, fits):
+    bench = Benchmark(tmp_path / "j.jsonl")
+    one, other = bench.run(table(EDLAE, DEQL))
+    assert one.fit is other.fit
+    assert one.chosen["recipe"]["name"] == "EDLAE"
+    assert other.chosen["recipe"]["name"] == "DEQL"
+    assert len(fits) == 1
+    split = gr.split.strong(EVENTS)
+    assert key_of(split, gr.DEQL(0.2, 1, 5)) == key_of(split, gr.DLAE(0.2, 5)) != key_of(split, gr.DLAE(0.2, 50))
+
+
+def test_a_killed_benchmark_goes_on_where_it_was(tmp_path, fits, monkeypatch):
+    path = tmp_path / "j.jsonl"
+    entries = (EDLAE, Entry("EASE", "EASE", {"l2": [5, 50]}))
+    tested = Benchmark.tested
+
+    def killed(self, recipe, *rest):
+        if isinstance(recipe, gr.EASE):
+            raise KeyboardInterrupt
+        return tested(self, recipe, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Benchmark, "tested", killed)
+        bench = Benchmark(path)
+        with pytest.raises(KeyboardInterrupt):
+            bench.run(table(*entries))
+    with open(path, "a") as file:
+        file.write('{"kind": "fi')  # torn
+    cells = Benchmark(path).run(table(*entries))
+    assert [cell.fit is not None for cell in cells] == [True, True]
+    assert len(fits) == 2
+
+
+def test_a_model_that_cannot_be_fitted_is_noted_and_tried_again(tmp_path, fits):
+    path = tmp_path / "j.jsonl"
+    entries = (Entry("RegularizedPCA", "RegularizedPCA", {"rank": 8, "l2": 1e6}), EDLAE)
+    said = []
+    cells = Benchmark(path, said.append).run(table(*entries))
+    assert "leave a factor" in cells[0].note
+    assert any("RegularizedPCA failed" in words for words in said)
+    assert cells[1].fit is not None
+    assert "leave a factor" in write(Benchmark(path), [], tmp_path / "out").read_text()
+    better = (replace(entries[0], search={"rank": 8, "l2": 0.1}), EDLAE)
+    assert Benchmark(path).run(table(*better))[0].fit is not None
+
+
+def test_data_that_is_missing_is_named_with_where_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.delenv("GRAMIAN_DATA", raising=False)
+    found = find("rgx-table3").only(["ml-10m"], ["RG2", "BPR"])
+    said = []
+    cells = Benchmark(tmp_path / "j.jsonl", said.append).run(found)
+    assert [cell.model for cell in cells] == ["BPR", "RG2"]
+    for cell in cells:
+        assert cell.published["ndcg@10"] > 0
+        assert cell.ours("ndcg@10") is None
+        assert cell.note == "data missing"
+        assert "files.grouplens.org" in cell.absent
+        assert "GRAMIAN_DATA" in cell.absent
+    assert len(said) == 1
+    only = Benchmark(tmp_path / "j.jsonl").shown(find("deql-table2").only(["gowalla"], ["LightGCN"]))
+    assert [cell.note for cell in only] == ["published only"]
+    assert not (tmp_path / "j.jsonl").exists()
+
+
+def test_models_are_compared_in_pairs_with_the_best(tmp_path, fits):
+    bench = Benchmark(tmp_path / "j.jsonl")
+    cells = bench.run(table(EDLAE, Entry("Popularity", "Popularity"), Entry("EASE", "EASE", {"l2": 5})))
+    found = Benchmark(tmp_path / "j.jsonl").against_best(cells, "ndcg@20")
+    split = gr.split.strong(EVENTS)
+    reports = {cell.model: gr.evaluate(recipe_of(cell).fit(split.train), split) for cell in cells}
+    best = max(reports, key=lambda model: reports[model]["ndcg@20"])
+    assert set(found) == set(reports) - {best}
+    for model, pair in found.items():
+        expected = reports[model].compare(reports[best], "ndcg@20")
+        assert (pair.difference, pair.stderr, pair.p_value) == pytest.approx(
+            (expected.difference, expected.stderr, expected.p_value)
+        )
+    elsewhere = tmp_path / "elsewhere.jsonl"
+    elsewhere.write_bytes((tmp_path / "j.jsonl").read_bytes())
+    assert Benchmark(elsewhere).against_best(cells, "ndcg@20") == {}
+
+
+def recipe_of(cell):
+    return gr.MODELS[cell.fit["recipe"]["name"]](**cell.fit["recipe"]["settings"])
+
+
+def test_curves_are_those_of_the_library(tmp_path):
+    curves = (
+        Curve("some", "epoch", "IALS", {"rank": 4, "n_epochs": 3}),
+        Curve("some", "rank", "LRR", {"l2": 5}, ranks=(2, 8)),
+    )
+    path = tmp_path / "j.jsonl"
+    for _ in range(2):  # the second time nothing is to do
+        bench = Benchmark(path)
+        bench.run(table(curves=curves))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["along"] for row in rows] == ["epoch", "rank"]
+    split = gr.split.strong(EVENTS).validation
+    epochs = gr.epoch_path(gr.IALS(rank=4, n_epochs=3), split, ["ndcg@20"], patience=9)
+    assert [p["value"] for p in rows[0]["points"]] == pytest.approx([r["ndcg@20"] for r in epochs.reports.values()], rel=1e-6)
+    seconds = [p["seconds"] for p in rows[0]["points"]]
+    assert seconds == sorted(seconds)
+    ranks = gr.rank_path(gr.LRR(l2=5), [2, 8], split, ["ndcg@20"])
+    assert [p["value"] for p in rows[1]["points"]] == pytest.approx([r["ndcg@20"] for r in ranks.reports.values()], rel=1e-6)
+
+
+def test_only_some_of_a_table(refused):
+    whole = find("deql-table2")
+    some = whole.only(["gowalla"], ["EASE", "DLAE"])
+    assert [data.name for data in some.data] == ["gowalla"]
+    assert [entry.name for entry in some.models] == ["DLAE", "EASE"]
+    assert whole.only([], []) == whole
+    with refused(gr.errors.UnknownId, "a data set of deql-table2"):
+        whole.only(["nowhere"], [])
+    with refused(gr.errors.UnknownId, "a model of deql-table2"):
+        whole.only([], ["ease"])
+
+
+def test_the_peak_of_memory_is_that_of_the_work():
+    def work():
+        np.ones(40_000_000, np.uint8).sum()
+        np.ones(10_000_000, np.uint8).sum()
+
+    for _ in range(2):  # the second time the first's memory may lie about, free
+        with Measured() as cost:
+            work()
+        assert 38e6 < cost.peak_bytes < 60e6
+
+
+# The journal
+
+
+def test_rows_say_what_they_were_made_by(tmp_path):
+    journal = Journal(tmp_path / "j.jsonl", "kind")
+    row = journal.add({"kind": "x", "title": "Amélie"})
+    assert row["versions"]["gramian"] == gr.__version__
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", row["time"])
+    assert row["machine"].endswith("threads")
+    assert Journal(tmp_path / "j.jsonl", "kind").rows == [row]
+
+
+@pytest.mark.parametrize("content", ['{"other": 1}\n', "no json\n", "[1]\n", '{"other": 1}'])
+def test_a_file_of_another_kind_is_no_journal(tmp_path, refused, content):
+    path = tmp_path / "j.jsonl"
+    path.write_text(content)
+    with refused(gr.errors.DamagedFile, "line 1"):
+        Benchmark(path)
+    assert path.read_text() == content
+
+
+# The report
+
+
+def test_a_report_is_one_page_that_needs_nothing_and_pictures(tmp_path, fits):
+    nasty = "<script>alert(1)</script> $x_2$"
+    entries = [replace(EDLAE, name=nasty), Entry("EASE", "EASE", {"l2": [5, 50]}), Entry("elsewhere")]
+    entries[1] = replace(entries[1], published={"some": (0.5, 0.25)})
+    entries[2] = replace(entries[2], published={"some": (0.125, 0.25)})
+    curves = (
+        Curve("some", "epoch", "IALS", {"rank": 4, "n_epochs": 2}),
+        Curve("some", "rank", "LRR", {"l2": 5}, ranks=(2, 8)),
+    )
+    bench = Benchmark(tmp_path / "j.jsonl")
+    experiment = table(*entries, curves=curves, claims=("5 < 6 holds",))
+    bench.run(experiment)
+    page = write(Benchmark(tmp_path / "j.jsonl"), [experiment, find("deql-table1")], tmp_path / "out")
+    text = page.read_text()
+    assert page == tmp_path / "out" / "index.html"
+    outside = set(re.findall(r"""(?:href|src|url)\s*[=(]\s*["']?([^"')\s>]+)""", text))
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in outside), outside
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "5 &lt; 6 holds" in text
+    ours = bench.cells["table", "some", "EASE"]
+    figure = bench.fits[ours["fit"]]["metrics"]["recall@20"]
+    assert f"<td>0.5000</td><td>{figure:.4f}</td>" in text
+    assert f"{figure / 0.5 - 1:+.1%}" in text
+    assert "published only" in text
+    assert "1,006 users, 896 items" in text  # what is missing is named
+    drawn = {path.stem for path in (tmp_path / "out").glob("*.png")}
+    assert drawn == {path.stem for path in (tmp_path / "out").glob("*.svg")}
+    kinds = ["fitting", "memory", "activity", "popularity", "epochs", "ranks", "search"]
+    assert drawn == {f"table-some-{kind}" for kind in kinds}
+    assert text.count("<svg") == len(kinds)
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_report_of_own_data_has_the_paired_differences(tmp_path, fits):
+    bench = Benchmark(tmp_path / "j.jsonl")
+    cells = bench.run(table(EDLAE, Entry("Popularity", "Popularity")))
+    text = write(Benchmark(tmp_path / "j.jsonl"), [], tmp_path / "out").read_text()
+    pair = bench.against_best(cells, "ndcg@20")["Popularity"]
+    assert f"{-pair.difference:.4f} ± {pair.stderr:.4f}" in text
+    assert f"{pair.p_value:.2g}" in text
+
+
+def test_a_report_that_cannot_be_written_is_refused(tmp_path, refused):
+    (tmp_path / "file").write_text("x")
+    with refused(mentioning="a folder for the report"):
+        write(Benchmark(tmp_path / "j.jsonl"), [], tmp_path / "file")
+
+
+# The command line
+
+
+@pytest.fixture
+def ratings(tmp_path):
+    path = tmp_path / "ratings.csv"
+    EVENTS.frame().write_csv(path)
+    return path
+
+
+def test_models_are_compared_on_own_data(ratings, tmp_path):
+    words = ["benchmark", "--data", ratings, "--models", "ease,popularity", "--models", "edlae", "--metric", "ndcg@20"]
+    words += ["--journal", tmp_path / "own.jsonl"]
+    shown = gramian(*words)
+    assert shown.returncode == 0, shown.stderr
+    assert "searching EASE, 6 points" in shown.stderr
+    assert re.search(r"Popularity +0\.\d{4} ±0\.\d{4} +0\.\d{4} ±0\.\d{4} +\d", shown.stdout)
+    assert "gramian report" in shown.stdout
+    found = json.loads(ok(*words, "--json"))
+    cells = {cell["model"]: cell for cell in found["cells"]}
+    assert set(cells) == {"EASE", "Popularity", "EDLAE"}
+    split = gr.split.strong(gr.read(ratings))
+    expected = gr.evaluate(gr.Popularity().fit(split.train), split)
+    assert cells["Popularity"]["figures"]["ndcg@20"]["ours"] == pytest.approx(expected["ndcg@20"])
+    assert cells["Popularity"]["against_best"]["difference"] < 0
+    assert [model for model, cell in cells.items() if cell["against_best"] is None] == [best_of(cells, "ndcg@20")]
+    page = json.loads(ok("report", "--journal", tmp_path / "own.jsonl", "--out", tmp_path / "out", "--json"))
+    assert Path(page["page"]).exists()
+    assert "ratings.csv-ratings.csv-fitting.png" in page["pictures"]
+
+
+def best_of(cells, metric):
+    return max(cells, key=lambda model: cells[model]["figures"][metric]["ours"])
+
+
+def test_a_search_on_the_most_popular_items_only(ratings, tmp_path):
+    words = ["benchmark", "--data", ratings, "--models", "ease", "--search-items", 20, "--journal", tmp_path / "own.jsonl"]
+    assert "6 points, 20 items" in gramian(*words).stderr
+
+
+def test_tables_are_listed_with_what_is_missing():
+    assert re.search(r"movielens.*\n  here: movielens", ok("benchmark"))
+    found = {row["table"]: row for row in json.loads(ok("benchmark", "--json"))["tables"]}
+    assert set(found) == set(papers())
+    assert "GRAMIAN_DATA" in found["deql-table2"]["data"]["gowalla"]
+
+
+def test_a_table_without_its_data_shows_what_was_published(tmp_path):
+    words = ["benchmark", "regularization-landscape-tables5-7", "--models", "DLAE(dropout=0.1,l2=800),DLAE(dropout=0.3,l2=900)"]
+    shown = gramian(*words, "--journal", tmp_path / "j.jsonl")
+    assert shown.returncode == 0, shown.stderr
+    assert "DLAE(dropout=0.3,l2=900)" in shown.stdout
+    assert "ml-20m is not here" in shown.stdout
+    assert "data missing" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "mentioning"),
+    [
+        (["no-such-table"], "a table among"),
+        (["movielens", "--data", "netflix"], "a data set of movielens"),
+        (["movielens", "--models", "ESAE"], "a model of movielens"),
+        (["movielens", "--min-value", "4"], "no --min-value with a table"),
+        (["movielens", "--seed", "4"], "no --seed with a table"),
+        (["--models", "ease"], "no --models with the list of tables"),
+        (["--data", "movielens", "--models", "esae"], "a model among"),
+        (["--data", "movielens", "--split", "temporal"], "strong, weak or leave-last"),
+        (["--data", "nowhere.csv"], "nowhere.csv"),
+        (["--data", "movielens", "--metric", "ncdg@20"], "ncdg@20"),
+        (["movielens", "--journal", "/nowhere/at/all.jsonl"], "a folder that exists"),
+        (["movielens", "--journal", "/"], "a file for the journal"),
+    ],
+)
+def test_a_benchmark_that_makes_no_sense_is_one_line(words, mentioning, tmp_path):
+    failed = gramian("benchmark", "--journal", tmp_path / "j.jsonl", *words)
+    assert failed.returncode == 2
+    assert mentioning in failed.stderr
+    assert failed.stderr.count("\n") == 1
+
+
+def test_a_report_without_a_journal_is_one_line(tmp_path):
+    failed = gramian("report", "--journal", tmp_path / "nothing.jsonl")
+    assert failed.returncode == 2
+    assert "gramian benchmark" in failed.stderr
