@@ -19,6 +19,7 @@ from gramian.app.trial import Measured
 from gramian.data.synthetic import clustered
 from gramian.evaluation.breakdown import GROUPS, by_activity, by_popularity
 from gramian.journal import Journal
+from gramian.tuning import family, judge
 from test_cli import gramian, ok
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "shared" / "published" / "published_results.csv"
@@ -266,6 +267,21 @@ def test_one_model_under_two_names_is_fitted_once(tmp_path, fits):
     assert len(fits) == 1
     split = gr.split.strong(EVENTS)
     assert key_of(split, gr.DEQL(0.2, 1, 5)) == key_of(split, gr.DLAE(0.2, 5)) != key_of(split, gr.DLAE(0.2, 50))
+
+
+def test_models_that_share_an_inverse_are_searched_with_one(tmp_path, fits, monkeypatch):
+    inverses, fitted = [], family.Fits.fitted
+    monkeypatch.setattr(family.Fits, "fitted", lambda self, *which: inverses.append(which) or fitted(self, *which))
+    monkeypatch.setattr(judge, "FIRST", 8)  # look early, so that points are given up
+    grid = {"dropout": [0.2, 0.5, 0.9], "l2": [5, 5000]}
+    entries = [Entry(name, name, grid) for name in ("EDLAE", "DLAE")] + [
+        Entry("DEQL", "DEQL", grid | {"kept_weight": [0.5, 3]})
+    ]
+    cells = Benchmark(tmp_path / "j.jsonl").run(table(*entries))
+    assert len(inverses) == 6
+    for entry, cell in zip(entries, cells, strict=True):
+        best = gr.tune(entry.kind, gr.split.strong(EVENTS).validation, entry.search, "ndcg@20")
+        assert cell.chosen["chosen"]["value"] == pytest.approx(best.value)
 
 
 def test_a_killed_benchmark_goes_on_where_it_was(tmp_path, fits, monkeypatch):

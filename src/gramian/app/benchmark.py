@@ -26,11 +26,12 @@ from gramian.evaluation.breakdown import by_activity, by_popularity
 from gramian.evaluation.evaluate import Comparison, Report, judged, parsed_metrics
 from gramian.journal import Journal
 from gramian.linalg.memory import readable
+from gramian.models.autoencoders import LinearAutoencoder
 from gramian.models.iterative import Iterative
 from gramian.models.recipe import Recipe
 from gramian.recommender import Hide
 from gramian.tuning.rank_path import rank_path
-from gramian.tuning.search import tune
+from gramian.tuning.search import judge_together, tune
 from gramian.tuning.space import Space
 
 LISTED = 20  # items of a list that are broken down by popularity
@@ -97,11 +98,20 @@ class Benchmark:
                 self.say(f"{data.name} is not here: {absent}")
             elif entries or curves:
                 parts = data.parts()
+                self.search_together(entries, data, parts, experiment.choose)
                 for entry in entries:
                     self.fill(experiment, data, entry, parts)
                 for curve in curves:
                     self.draw(experiment, data, curve, parts)
         return self.shown(experiment)
+
+    def search_together(self, entries: list[Entry], data: Data, parts: Parts, metric: str) -> None:
+        """Linear autoencoders of several kinds share their inverses: judge all their points before any is searched alone."""
+        linear = [entry for entry in entries if issubclass(entry.kind, LinearAutoencoder)]
+        grids = [grid for entry in linear if len(grid := Space(entry.kind, entry.space(data.name)).grid()) > 1]
+        if len(grids) > 1:
+            self.say(f"{data.name}: searching linear autoencoders, {parts.search.train.n_items:,} items")
+            judge_together([recipe for grid in grids for recipe in grid], parts.search, metric, self.search_path)
 
     def shown(self, experiment: Experiment) -> list[Cell]:
         """The cells of a table as the journal has them."""

@@ -117,6 +117,17 @@ def tune(
     return search.result(recipes)
 
 
+def judge_together(recipes: Sequence[Recipe], split: Split, metric: str, journal: str | Path) -> None:
+    """Judge recipes of several kinds, those that share a fit at its cost, for searches of each kind to find in the journal.
+
+    None is given up early, since what beats it may not be in the search that asks.
+    """
+    judge = OnSplit(split, metric)
+    search = Searching(judge, Journal(journal, f"{judge.what} float32", metric), np.float32)
+    search.sure = float("inf")
+    search.judge_all(recipes)
+
+
 def plain(recipe: Recipe) -> dict[str, Any]:
     """The settings of a recipe, with its parts in words."""
     return {name: str(value) if isinstance(value, Part) else value for name, value in recipe.chosen.items()}
@@ -134,7 +145,7 @@ class Searching:
     """A search under way: what is known, and the values of each user under the best point so far."""
 
     def __init__(self, judge: Judge, journal: Journal, dtype: type) -> None:
-        self.judge, self.journal = judge, journal
+        self.judge, self.journal, self.sure = judge, journal, SURE
         self.fits = Fits(judge.train, dtype, judge.n_scored)
         self.best: np.ndarray | None = None
         self.best_key: str | None = None
@@ -206,7 +217,7 @@ class Searching:
         if self.best is None or len(rows) == self.judge.n_users:
             return False
         difference = values - self.best[rows]
-        return bool(difference.mean() + SURE * stderr(difference) < 0)
+        return bool(difference.mean() + self.sure * stderr(difference) < 0)
 
     def result(self, recipes: Sequence[Recipe]) -> Search:
         known = self.journal.outcomes
