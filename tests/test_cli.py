@@ -93,6 +93,10 @@ def test_fit_writes_the_model_the_library_would(csv, model):
     assert loaded.recommend(expected.users, k=5) == expected.recommend(expected.users, k=5)
 
 
+def test_settings_that_make_no_sense_for_little_data_are_no_error_for_more(csv, tmp_path):
+    ok("fit", csv, "--model", "regularizedpca", "--l2", 12, "--rank", 4, "--out", tmp_path / "m")  # compiling meets 50 items
+
+
 def test_fit_in_json(csv, tmp_path):
     found = json.loads(
         ok("fit", csv, "--model", "deql", "--kept-weight", 2, "--zero-diagonal", "--json", "--out", tmp_path / "m")

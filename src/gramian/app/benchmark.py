@@ -21,7 +21,7 @@ from gramian import store
 from gramian.app.experiment import Curve, Data, Entry, Experiment, Parts
 from gramian.app.trial import Measured, warm_up
 from gramian.data.split import Split
-from gramian.errors import GramianError, MissingFile, NotSupported
+from gramian.errors import Inaccurate, InvalidInput, MissingFile, NotEnoughMemory, NotSupported
 from gramian.evaluation.breakdown import by_activity, by_popularity
 from gramian.evaluation.evaluate import Comparison, Report, judged, parsed_metrics
 from gramian.journal import Journal
@@ -34,6 +34,7 @@ from gramian.tuning.rank_path import rank_path
 from gramian.tuning.search import judge_together, tune
 from gramian.tuning.space import Space
 
+IMPOSSIBLE = (InvalidInput, NotSupported, NotEnoughMemory, Inaccurate)  # what a model may be here, without the others being so
 LISTED = 20  # items of a list that are broken down by popularity
 
 Row = Mapping[str, Any]
@@ -137,7 +138,7 @@ class Benchmark:
             recipe, chosen = self.choose(entry, data, parts, experiment.choose)
             fit = self.tested(recipe, data, parts.test, experiment.measured)
             row = where | {"fit": fit["key"], "recipe": recipe.to_json(), "chosen": chosen}
-        except GramianError as error:
+        except IMPOSSIBLE as error:
             self.say(f"{data.name}: {entry.name} failed: {error}")
             row = where | {"failed": str(error)}
         known = self.cells.get((experiment.name, data.name, entry.name), {})

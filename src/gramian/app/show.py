@@ -24,6 +24,7 @@ from gramian.tuning.rank_path import RankPath
 from gramian.tuning.search import Search
 
 WIDEST = 16  # columns of a heat map
+WIDE = 120  # characters of a terminal that has room for settings
 
 
 def leaderboard(trials: Sequence[Trial]) -> Table:
@@ -39,7 +40,7 @@ def leaderboard(trials: Sequence[Trial]) -> Table:
     ranked = sorted(trials, key=lambda trial: -trial.report[metrics[0]])
     for place, trial in enumerate(ranked):
         errors = trial.report.stderr
-        cells = [f"{mean:.4f}" + (f" ±{errors[m]:.4f}" if m in errors else "") for m, mean in trial.report.mean.items()]
+        cells = [with_error(mean, errors.get(m)) for m, mean in trial.report.mean.items()]
         cost = [f"{trial.seconds:.2f} s", readable(trial.peak_bytes)]
         name = type(trial.recipe).__name__
         table.add_row(name, *cells, *cost, trial.recipe.settings, style="green" if place == 0 else None)
@@ -47,36 +48,42 @@ def leaderboard(trials: Sequence[Trial]) -> Table:
 
 
 def table_of(experiment: Experiment, cells: Sequence[Cell], pairs: Mapping[str, Comparison]) -> Table:
-    """Published, ours and the difference where figures were published; else the best first, and how far others are behind."""
-    printed = any(cell.published for cell in cells)
-    table = Table(box=None, pad_edge=False, header_style="bold", title=Text(f"{cells[0].data}"), title_justify="left")
+    """Published, ours and the difference where figures were published; else the best first, and how far others are behind.
+
+    A narrow terminal gets neither settings nor standard errors, which `gramian report` has.
+    """
+    printed, wide = any(cell.published for cell in cells), out.width >= WIDE
+    table = Table(box=None, pad_edge=False, header_style="bold", title=Text(cells[0].data), title_justify="left")
     table.add_column("model", no_wrap=True)
-    for metric in experiment.metrics:
-        table.add_column(f"{metric}\npublished  ours" if printed else metric, justify="right", no_wrap=True)
-    for name in () if printed else ("behind the best", "p"):
+    heads = [f"{metric}\npublished  ours       " if printed else metric for metric in experiment.metrics]
+    for name in (*heads, *(() if printed else ("behind", "p")), "fit", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("fit", justify="right", no_wrap=True)
-    table.add_column("memory", justify="right", no_wrap=True)
-    table.add_column("settings")
+    if wide:
+        table.add_column("settings")
     first = next(iter(experiment.metrics.values()))
     for place, cell in enumerate(cells if printed else sorted(cells, key=lambda cell: -(cell.ours(first) or 0))):
         row = [Text(cell.model)]
         for metric, here in experiment.metrics.items():
-            row.append(figures(cell, metric, here) if printed else measured(cell, here))
+            row.append(figures(cell, metric, here) if printed else measured(cell, here, wide))
         if not printed:
             pair = pairs.get(cell.model)
             row += (
-                [Text(f"{-pair.difference:.4f} ±{pair.stderr:.4f}"), Text(f"{pair.p_value:.2g}")] if pair else [Text(), Text()]
+                [Text(with_error(-pair.difference, pair.stderr, wide)), Text(f"{pair.p_value:.2g}")]
+                if pair
+                else [Text(), Text()]
             )
         if cell.fit is None:
             row += [Text(), Text(), Text(cell.note, style="dim")]
         else:
-            words = ", ".join(
-                f"{n}={short(v)}" for n, v in cell.fit["recipe"]["settings"].items() if not isinstance(v, Mapping)
-            )
+            chosen = cell.fit["recipe"]["settings"].items()
+            words = ", ".join(f"{n}={short(v)}" for n, v in chosen if not isinstance(v, Mapping))
             row += [Text(duration(cell.fit["seconds"])), Text(cell.memory), Text(words)]
-        table.add_row(*row, style="green" if place == 0 and not printed else None)
+        table.add_row(*row[: len(table.columns)], style="green" if place == 0 and not printed else None)
     return table
+
+
+def with_error(value: float, error: float | None, wide: bool = True) -> str:
+    return f"{value:.4f} ±{error:.4f}" if wide and error is not None else f"{value:.4f}"
 
 
 def figures(cell: Cell, metric: str, here: str) -> Text:
@@ -92,11 +99,10 @@ def figures(cell: Cell, metric: str, here: str) -> Text:
     return Text.assemble(f"{theirs:.4f}  {ours:.4f} ", (f"{change:+6.1%}", "green" if change >= -0.01 else "red"))
 
 
-def measured(cell: Cell, metric: str) -> Text:
+def measured(cell: Cell, metric: str, wide: bool) -> Text:
     if cell.fit is None or metric not in cell.fit["metrics"]:
         return Text()
-    error = cell.fit["stderr"].get(metric)
-    return Text(f"{cell.fit['metrics'][metric]:.4f}" + (f" ±{error:.4f}" if error is not None else ""))
+    return Text(with_error(cell.fit["metrics"][metric], cell.fit["stderr"].get(metric), wide))
 
 
 def recommendations(result: Recommendations, row: int) -> Table:
@@ -135,7 +141,7 @@ def curve(path: RankPath | EpochPath, metric: str, title: str, width: int = 40) 
     for at, value in values.items():
         length = 1 + round((value - low) / (high - low or 1) * (width - 1))
         error = path.reports[at].stderr.get(metric)
-        table.add_row(str(at), f"{value:.4f}" + (f" ±{error:.4f}" if error is not None else ""), "█" * length)
+        table.add_row(str(at), with_error(value, error), "█" * length)
     return table
 
 
