@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 import gramian as gr
 from gramian.app import benchmark as running
+from gramian.app import report as reports
 from gramian.app.benchmark import Benchmark, key_of
-from gramian.app.experiment import Curve, Entry, Experiment, Given, find, most_popular, papers, parts_of
+from gramian.app.experiment import Curve, Data, Entry, Experiment, Given, find, most_popular, papers, parts_of
 from gramian.app.report import write
 from gramian.app.trial import Measured
 from gramian.data.synthetic import clustered
@@ -57,8 +59,7 @@ def test_every_experiment_file_is_sound(name):
     assert found.title
     assert found.data
     assert found.models
-    for entry in found.models:
-        assert set(entry.published) <= {data.name for data in found.data}
+    assert all(math.isnan(x) or x > 0 for entry in found.models for figures in entry.published.values() for x in figures)
 
 
 def test_experiment_files_have_every_published_figure():
@@ -71,10 +72,10 @@ def test_experiment_files_have_every_published_figure():
             for data, figures in entry.published.items():
                 for metric, figure in zip(found.metrics, figures, strict=True):
                     if not math.isnan(figure):
-                        ours[name, data, entry.name, metric] = figure
+                        ours[name, data, entry.name, metric] = (figure, found.on == "validation")
     with PUBLISHED.open() as file:
-        theirs = {(f"{r['paper']}-{r['table']}", r["dataset"], r["model"], r["metric"]): float(r["value"])
-                  for r in csv.DictReader(file)}  # fmt: skip
+        theirs = {(f"{r['paper']}-{r['table']}", r["dataset"], r["model"], r["metric"]):
+                  (float(r["value"]), "validation" in r["protocol"]) for r in csv.DictReader(file)}  # fmt: skip
     assert ours == theirs
 
 
@@ -109,8 +110,16 @@ settings = {l2 = 7}
         (("l2 = [10, 100]", "l3 = [10, 100]"), "settings of EASE"),
         (("l2 = [10, 100]", "l2 = [-10]"), "l2 of EASE"),
         (('"ndcg@20"}', '"ncdg@20"}'), "ncdg@20"),
-        (("[[model]]", CURVE.replace("rank", "time") + "[[model]]"), "a curve along rank or epoch"),
+        (("[[model]]", CURVE.replace("rank", "time") + "[[model]]"), "a curve along the ranks of a low-rank model"),
         (("[[model]]", CURVE.replace("7", "-1") + "[[model]]"), "l2 of LRR"),
+        (("[[model]]", CURVE.replace("rank", "epoch") + "[[model]]"), "epoch of LRR"),
+        (('split = "strong"', 'split = "strung"'), "a split among strong"),
+        (('split = "strong"', 'split = "strong"\noptions = {tset = 0.1}'), "strong with tset"),
+        (("title", 'on = "train"\ntitle'), "figures on test or validation"),
+        (
+            ('metrics = {"ndcg@20" = "ndcg@20"}', 'metrics = {"c" = "coverage@20"}\nchoose = "coverage@20"'),
+            "a value for each user",
+        ),
     ],
 )
 def test_an_experiment_file_with_a_mistake_is_refused(tmp_path, change, mentioning):
@@ -178,6 +187,44 @@ def test_the_most_popular_items_of_a_split():
     assert pairs(part.target) == {(user, item) for user, item in pairs(whole.target) if item in kept and user in users}
     assert (np.diff(part.target.matrix.indptr) > 0).all()
     assert (np.diff(part.fold_in.matrix.indptr) > 0).all()
+
+
+def test_a_published_split_is_searched_within_its_training_part(shared_data):
+    data = replace(find("deql-table2").data[1], search_items=500)
+    assert (data.name, data.split) == ("yelp2018", "published")
+    parts = data.parts()
+    whole = gr.split.published("yelp2018")
+    assert parts.test.fingerprint == whole.fingerprint
+    assert parts.search.train.n_items == 500
+    for part in (parts.search.train, parts.search.fold_in, parts.search.target):
+        known = part.reindex(whole.train.users, whole.train.items).matrix
+        assert known.multiply(whole.train.matrix).nnz == known.nnz == part.n_interactions
+
+
+def test_data_is_cleaned_as_the_file_says(refused):
+    raw = gr.datasets.load("movielens", min_value=4)
+    once = raw.k_core(0, 20).k_core(10, 0)
+    data = Data("some", "weak", source="movielens", min_value=4, items_with=20, users_with=10)
+    assert data.parts().test.fingerprint == gr.split.weak(once, validation=0).fingerprint
+    core = replace(data, items_with=0, users_with=0, k_core=15)
+    assert core.parts().test.fingerprint == gr.split.weak(raw.k_core(15), validation=0).fingerprint
+    assert replace(core, retrain=False).parts().test.fingerprint == gr.split.weak(raw.k_core(15)).fingerprint
+    counts = (once.n_users, once.n_items, once.n_interactions)
+    assert replace(data, counts=counts).parts().test.fingerprint == data.parts().test.fingerprint
+    with refused(mentioning="as printed, in some"):
+        replace(data, counts=(1, 2, 3)).parts()
+
+
+def test_links_to_oneself_are_neither_searched_nor_tested(fits, tmp_path):
+    rng = np.random.default_rng(0)
+    links = {(int(a), int(b)) for a, b in rng.integers(0, 40, (900, 2))} | {(a, a) for a in range(40)}
+    events = gr.Interactions.of(pl.DataFrame(sorted(links), schema=["user_id", "item_id"], orient="row"))
+    data = Given("links", "weak", {}, events=events, exclude_self=True)
+    parts = data.parts()
+    assert all(a != b for part in (parts.search, parts.test) for a, b in pairs(part.target))
+    (cell,) = Benchmark(tmp_path / "j.jsonl").run(table(Entry("EASE", "EASE", {"l2": 5}), data=[data]))
+    expected = gr.evaluate(gr.EASE(5).fit(parts.test.train), parts.test, ["ndcg@20"], exclude_self=True)
+    assert cell.ours("ndcg@20") == pytest.approx(expected["ndcg@20"])
 
 
 # Breakdowns
@@ -331,10 +378,74 @@ def test_data_that_is_missing_is_named_with_where_to_get_it(tmp_path, monkeypatc
         assert cell.note == "data missing"
         assert "files.grouplens.org" in cell.absent
         assert "GRAMIAN_DATA" in cell.absent
-    assert len(said) == 1
+    assert said == []
     only = Benchmark(tmp_path / "j.jsonl").shown(find("deql-table2").only(["gowalla"], ["LightGCN"]))
     assert [cell.note for cell in only] == ["published only"]
     assert not (tmp_path / "j.jsonl").exists()
+
+
+def test_figures_of_the_validation_part_stay_there(tmp_path, fits):
+    (cell,) = Benchmark(tmp_path / "j.jsonl").run(table(Entry("EASE", "EASE", {"l2": 5}), on="validation"))
+    split = gr.split.strong(EVENTS).validation
+    assert cell.ours("ndcg@20") == pytest.approx(gr.evaluate(gr.EASE(5).fit(split.train), split)["ndcg@20"])
+
+
+def test_settings_of_a_data_set_come_first(tmp_path, fits):
+    entry = Entry("EASE", "EASE", {"l2": [5, 50]}, settings={"some": {"l2": 7}})
+    (cell,) = Benchmark(tmp_path / "j.jsonl").run(table(entry))
+    assert cell.fit["recipe"]["settings"] == {"l2": 7.0}
+    assert cell.chosen["chosen"] is None
+
+
+def test_cells_of_another_split_are_forgotten_and_fits_remembered(tmp_path, fits):
+    path, other = tmp_path / "j.jsonl", replace(DATA, options={"seed": 5})
+    entries = (Entry("EASE", "EASE", {"l2": 5}), Entry("Popularity", "Popularity"))
+    Benchmark(path).run(table(*entries))
+    mixed = Benchmark(path).run(table(entries[1], data=[other]))
+    shown = Benchmark(path).shown(table(*entries, data=[other]))
+    assert [cell.fit is None for cell in shown] == [True, False]
+    assert shown[1].fit == mixed[0].fit
+    write(Benchmark(path), [], tmp_path / "out")
+    Benchmark(path).run(table(*entries))
+    assert len(fits) == 3
+
+
+def test_a_metric_more_keeps_those_that_were_measured(tmp_path, fits):
+    path, entry = tmp_path / "j.jsonl", Entry("EASE", "EASE", {"l2": 5})
+    for name in ("recall@5", "mrr@10", "recall@5"):
+        (cell,) = Benchmark(path).run(table(entry, metrics={name: name}))
+        assert cell.ours(name) is not None
+    assert len(fits) == 2
+    assert set(cell.fit["activity"]) == {"ndcg@20", "recall@5", "mrr@10"}
+
+
+def test_the_rank_of_what_was_found(tmp_path, fits):
+    cells = Benchmark(tmp_path / "j.jsonl").run(
+        table(Entry("LRR", "LRR", {"rank": 5, "l2": 3}), Entry("EASE", "EASE", {"l2": 5}), metrics={"rank": "rank"})
+    )
+    assert [cell.ours("rank") for cell in cells] == [5, None]
+
+
+def test_a_training_that_goes_on_after_a_kill_says_that_its_cost_is_a_part(tmp_path, fits):
+    path, split = tmp_path / "j.jsonl", DATA.parts().test
+    recipe = gr.IALS(rank=4, n_epochs=3)
+    entry = Entry("IALS", "IALS", recipe.to_json()["settings"] | {"solver": str(recipe.solver)})
+    next(recipe.epochs(split.train, scratch=tmp_path / "j.scratch" / key_of(split, recipe)))  # killed after one epoch
+    (cell,) = Benchmark(path).run(table(entry))
+    assert cell.fit["resumed"] is True
+    assert cell.time.startswith("≥ ")
+    assert not (tmp_path / "j.scratch").exists()
+    whole = gr.evaluate(recipe.fit(split.train), split)
+    assert cell.ours("ndcg@20") == pytest.approx(whole["ndcg@20"])
+
+
+def test_one_impossible_model_does_not_stop_the_others(tmp_path, fits):
+    weights = gr.Interactions.of(EVENTS.frame().with_columns(weight=2.0), value="weight")
+    data = Given("weights", "strong", {}, events=weights)
+    entries = [Entry(name, name, {"l2": [5, 50]}) for name in ("EASE", "DebiasedEASE")]
+    cells = Benchmark(tmp_path / "j.jsonl").run(table(*entries, data=[data]))
+    assert cells[0].fit is not None
+    assert "0/1 interactions" in cells[1].note
 
 
 def test_models_are_compared_in_pairs_with_the_best(tmp_path, fits):
@@ -414,6 +525,26 @@ def test_rows_say_what_they_were_made_by(tmp_path):
     assert Journal(tmp_path / "j.jsonl", "kind").rows == [row]
 
 
+def test_a_torn_line_goes_when_the_next_row_comes(tmp_path):
+    path = tmp_path / "j.jsonl"
+    Journal(path, "kind").add({"kind": "a"})
+    with path.open("a") as file:
+        file.write('{"kind": "tor')
+    torn = path.read_bytes()
+    journal = Journal(path, "kind")
+    assert path.read_bytes() == torn  # who only reads changes nothing
+    journal.add({"kind": "b"})
+    assert [row["kind"] for row in Journal(path, "kind").rows] == ["a", "b"]
+
+
+@pytest.mark.parametrize("row", ['{"kind": "fit"}', '{"kind": "cell", "table": "t"}', '{"kind": "other"}'])
+def test_rows_of_another_format_are_named(tmp_path, refused, row):
+    path = tmp_path / "j.jsonl"
+    path.write_text(row + "\n")
+    with refused(gr.errors.DamagedFile, "line 1"):
+        Benchmark(path)
+
+
 @pytest.mark.parametrize("content", ['{"other": 1}\n', "no json\n", "[1]\n", '{"other": 1}'])
 def test_a_file_of_another_kind_is_no_journal(tmp_path, refused, content):
     path = tmp_path / "j.jsonl"
@@ -468,6 +599,37 @@ def test_a_report_of_own_data_has_the_paired_differences(tmp_path, fits):
     pair = bench.against_best(cells, "ndcg@20")["Popularity"]
     assert f"{-pair.difference:.4f} ± {pair.stderr:.4f}" in text
     assert f"{pair.p_value:.2g}" in text
+    assert text.index("<td>EDLAE</td>") < text.index("<td>Popularity</td>")  # the best first
+
+
+def test_heat_maps_have_each_value_in_its_place(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(reports, "heat_map", lambda panels, *names: drawn.append(panels))
+    rows = [
+        {"recipe": {"name": kind, "settings": {"dropout": dropout, "l2": l2} | more}, "value": value, "lost_to": lost}
+        for kind, dropout, l2, more, value, lost in (
+            ("EDLAE", 0.1, 5, {}, 1.0, None),
+            ("EDLAE", 0.5, 50, {}, 2.0, None),
+            ("EDLAE", 0.1, 50, {}, 9.0, "given up"),
+            ("DLAE", 0.5, 5, {}, 3.0, None),
+            ("DEQL", 0.1, 50, {"kept_weight": 2.0}, 4.0, None),
+        )
+    ]
+    pictures = type("Pictures", (), {"add": lambda self, name, picture, caption: name})()
+    assert list(reports.heat_maps("t", rows, pictures)) == ["t-search"]
+    (panels,) = drawn
+    nan = np.nan
+    expected = {"0": [[1, nan], [nan, 2]], "1": [[nan, nan], [3, nan]], "2": [[nan, 4], [nan, nan]]}
+    assert list(panels) == [f"kept_weight {kept}" for kept in expected]
+    for (down, across, values), wanted in zip(panels.values(), expected.values(), strict=True):
+        assert (down, across) == ([0.1, 0.5], [5, 50])
+        np.testing.assert_array_equal(values, wanted)
+
+
+def test_curves_of_one_kind_are_told_apart():
+    rows = [{"recipe": {"name": "LRR", "settings": {"rank": 4, "l2": l2}}} for l2 in (5, 50)]
+    assert [reports.label(row, rows) for row in rows] == ["LRR, l2=5", "LRR, l2=50"]
+    assert reports.label(rows[0], rows[:1]) == "LRR"
 
 
 def test_a_report_that_cannot_be_written_is_refused(tmp_path, refused):
@@ -493,6 +655,7 @@ def test_models_are_compared_on_own_data(ratings, tmp_path):
     assert shown.returncode == 0, shown.stderr
     assert "searching EASE, 6 points" in shown.stderr
     assert re.search(r"Popularity +0\.\d{4} ±0\.\d{4} +0\.\d{4} ±0\.\d{4} +\d", shown.stdout)
+    assert "behind in" in shown.stdout
     assert "gramian report" in shown.stdout
     found = json.loads(ok(*words, "--json"))
     cells = {cell["model"]: cell for cell in found["cells"]}
@@ -504,7 +667,12 @@ def test_models_are_compared_on_own_data(ratings, tmp_path):
     assert [model for model, cell in cells.items() if cell["against_best"] is None] == [best_of(cells, "ndcg@20")]
     page = json.loads(ok("report", "--journal", tmp_path / "own.jsonl", "--out", tmp_path / "out", "--json"))
     assert Path(page["page"]).exists()
-    assert "ratings.csv-ratings.csv-fitting.png" in page["pictures"]
+    assert "ratings.csv--strong-split-ratings.csv-fitting.png" in page["pictures"]
+    weak = gramian(
+        "benchmark", "--data", ratings, "--models", "popularity", "--split", "weak", "--journal", tmp_path / "own.jsonl"
+    )
+    assert weak.returncode == 0
+    ok("report", "--journal", tmp_path / "own.jsonl", "--out", tmp_path / "out")
 
 
 def best_of(cells, metric):
@@ -529,7 +697,8 @@ def test_a_table_without_its_data_shows_what_was_published(tmp_path):
     assert shown.returncode == 0, shown.stderr
     assert "DLAE(dropout=0.3,l2=900)" in shown.stdout
     assert "ml-20m is not here" in shown.stdout
-    assert "data missing" in shown.stdout
+    assert "DLAE(dropout=0.1,l2=800), DLAE(dropout=0.3,l2=900): data missing" in shown.stdout
+    assert "Kept in" not in shown.stdout
 
 
 @pytest.mark.parametrize(
@@ -540,9 +709,16 @@ def test_a_table_without_its_data_shows_what_was_published(tmp_path):
         (["movielens", "--models", "ESAE"], "a model of movielens"),
         (["movielens", "--min-value", "4"], "no --min-value with a table"),
         (["movielens", "--seed", "4"], "no --seed with a table"),
-        (["--models", "ease"], "no --models with the list of tables"),
+        (["--models", "ease"], "add --data FILE"),
+        (["--split", "weak"], "add --data FILE"),
+        (["movielens", "--split", "weak"], "no --split with a table"),
+        (["--data", "movielens", "--split", "leave-last", "--seed", "3"], "no --seed with --split leave-last"),
+        (
+            ["--data", "movielens", "--min-value", "4", "--models", "ease", "--search-items", "1"],
+            "among the most popular items",
+        ),
         (["--data", "movielens", "--models", "esae"], "a model among"),
-        (["--data", "movielens", "--split", "temporal"], "strong, weak or leave-last"),
+        (["--data", "movielens", "--split", "temporal"], "strong, weak, leave-last"),
         (["--data", "nowhere.csv"], "nowhere.csv"),
         (["--data", "movielens", "--metric", "ncdg@20"], "ncdg@20"),
         (["movielens", "--journal", "/nowhere/at/all.jsonl"], "a folder that exists"),

@@ -10,9 +10,10 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ class Journal:
         self.path = None if path is None else Path(path)
         self.first = first
         self.rows: list[dict[str, Any]] = []
+        self._torn: tuple[int, int] | None = None  # where the whole lines end, and the file
         if self.path is None:
             return
         if self.path.is_dir() or not self.path.absolute().parent.is_dir():
@@ -46,7 +48,10 @@ class Journal:
         whole = {**row, **provenance()}
         self.rows.append(whole)
         if self.path is not None:
-            with open(self.path, "a") as file:
+            if self._torn is not None and self.path.stat().st_size == self._torn[1]:  # and nobody else has written since
+                os.truncate(self.path, self._torn[0])
+            self._torn = None
+            with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(whole, ensure_ascii=False) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -65,8 +70,8 @@ class Journal:
             self.rows.append(row)
         if tail and not start.startswith(tail[: len(start)]):
             raise damaged(path, whole.count(b"\n") + 1, tail)
-        if tail:  # a line torn by a crash
-            os.truncate(path, len(whole))
+        if tail:  # a line torn by a crash, or one that is being written: it goes when the next is added
+            self._torn = len(whole), len(text)
 
 
 def damaged(path: Path, number: int, line: bytes) -> DamagedFile:
@@ -82,7 +87,10 @@ def provenance() -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    found = {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}
+    with suppress(PackageNotFoundError):
+        found["torch"] = version("torch")
+    return found
 
 
 @cache

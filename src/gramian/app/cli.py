@@ -18,6 +18,7 @@ from gramian.app import demo as demonstration
 from gramian.app import report as reports
 from gramian.app.benchmark import Benchmark, Cell
 from gramian.app.experiment import KINDS, Entry, Experiment, Given, find, papers, validation_of
+from gramian.app.experiment import SPLITS as OWN_SPLITS
 from gramian.app.options import (
     LEAVE_ONE_OUT,
     RANKED,
@@ -49,7 +50,7 @@ from gramian.app.options import (
     titles_of,
 )
 from gramian.app.plots import plots
-from gramian.app.show import curve, heat_maps, leaderboard, note, out, points, reasons, recommendations, table_of
+from gramian.app.show import curve, heat_maps, leaderboard, note, notes, out, points, reasons, recommendations, table_of
 from gramian.app.trial import Measured, Trial
 from gramian.data import datasets as registry
 from gramian.errors import GramianError, InvalidInput, MissingFile
@@ -427,7 +428,7 @@ def benchmark(
         list[str] | None,
         typer.Option(help=f"Models to compare: of the table, or of {', '.join(KINDS)}. Repeat, or use commas."),
     ] = None,
-    split: Annotated[str, typer.Option(help="Of own data: strong, weak or leave-last.")] = "strong",
+    split: Annotated[str | None, typer.Option(help="Of own data: strong (the default), weak or leave-last.")] = None,
     metric: Annotated[list[str] | None, typer.Option(help="Of own data; the first is what is maximised.")] = None,
     search_items: Annotated[
         int | None, typer.Option(help="Of own data: search settings on so many of the most popular items.", min=1)
@@ -435,28 +436,41 @@ def benchmark(
     journal: Annotated[
         Path, typer.Option(help="Results are kept here. After a kill, the same command goes on where it was.")
     ] = (Path("benchmark.jsonl")),
-    seed: Annotated[int, typer.Option(help="Seed of the split of own data.", min=0)] = 0,
+    seed: Annotated[int | None, typer.Option(help="Seed of the split of own data.", min=0)] = None,
     n_threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
     """Reproduce a published table, or compare models on your own data: choose settings on a validation part, then test once."""
     chosen = [name for words in models or () for name in COMMA.split(words)]
+    own: dict[str, Any] = {
+        "--user": source.user,
+        "--item": source.item,
+        "--value": source.value,
+        "--time": source.time,
+        "--split": split,
+    }
+    own |= {"--min-value": source.min_value, "--k-core": source.k_core, "--metric": metric, "--search-items": search_items}
+    own["--seed"] = seed
     if table is None and source.data is None:
-        refuse("the list of tables", {"--models": models})
+        if models or any(own.values()):
+            raise InvalidInput("a table, or own data", "neither", "Name a table, or add --data FILE")
         list_tables(as_json=as_json)
         return
     if table is not None:
-        columns = {"--user": source.user, "--item": source.item, "--value": source.value, "--time": source.time}
-        own = {"--min-value": source.min_value, "--k-core": source.k_core, "--metric": metric, "--search-items": search_items}
-        refuse("a table", columns | own | {"--seed": seed})
+        refuse("a table", own)
         experiment = find(table).only([] if source.data is None else source.data.split(","), chosen)
     else:
-        kinds = kinds_of(chosen or COMPARED)
+        kinds, how = kinds_of(chosen or COMPARED), split or "strong"
+        if how not in OWN_SPLITS:
+            raise InvalidInput(f"a split among {', '.join(OWN_SPLITS)}", how, "Choose one of them")
+        if how == "leave-last":
+            refuse("--split leave-last", {"--seed": seed})
         events, metrics = source.events(), {name: name for name in metric or DEFAULT_METRICS}
-        how = {} if split == "leave-last" else {"seed": seed}
-        given = Given(Path(str(source.data)).name, split, how, search_items=search_items, events=events)
+        options = {} if seed is None else {"seed": seed}
+        given = Given(Path(str(source.data)).resolve().name, how, options, search_items=search_items, events=events)
         entries = tuple(Entry(kind.__name__, kind.__name__) for kind in kinds)
-        experiment = Experiment(given.name, f"{given.name}, {split} split", metrics, next(iter(metrics)), (given,), entries)
+        name = f"{given.name}, {how} split"  # which is no paper's table
+        experiment = Experiment(name, name, metrics, next(iter(metrics)), (given,), entries)
     with threads(n_threads):
         bench = Benchmark(journal) if as_json else Benchmark(journal, say=note)
         cells = bench.run(experiment)
@@ -469,14 +483,18 @@ def benchmark(
         own_cells = [cell for cell in cells if cell.data == data.name]
         if own_cells:
             out.print(table_of(experiment, own_cells, bench.against_best(own_cells, experiment.choose)))
-            absent = data.absent()
-            if absent:
-                out.print(f"{data.name} is not here: {absent}\n", markup=False)
-    out.print(f"Kept in {journal}. Next: gramian report --journal {journal}", markup=False)
+            for words in notes(own_cells):
+                out.print(words, markup=False, highlight=False)
+        absent = data.absent()
+        if absent:
+            out.print(f"{data.name} is not here: {absent}\n", markup=False)
+    if journal.exists():
+        out.print(f"Kept in {journal}. Next: gramian report --journal {journal}", markup=False)
 
 
 @app.command(epilog="Example: gramian report --journal benchmark.jsonl --out report")
 def report(
+    tables: Annotated[list[str] | None, typer.Argument(help="Your own experiment files, beside the papers'.")] = None,
     *,
     journal: Annotated[Path, typer.Option(help="What `gramian benchmark` wrote.")] = Path("benchmark.jsonl"),
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to write index.html and the pictures to.")] = Path("report"),
@@ -485,7 +503,8 @@ def report(
     """Write a page with the tables and pictures of a benchmark journal, which needs no network, and the pictures as files."""
     if not journal.exists():
         raise MissingFile(f"a benchmark's journal at {journal}", "no such file", "Run `gramian benchmark movielens` first")
-    page = reports.write(Benchmark(journal), [Experiment.read(path) for path in papers().values()], out_folder)
+    known = [Experiment.read(path) for path in papers().values()] + [find(name) for name in tables or ()]
+    page = reports.write(Benchmark(journal), known, out_folder)
     if as_json:
         show_json({"page": str(page), "pictures": sorted(path.name for path in out_folder.glob("*.png"))})
         return
@@ -545,7 +564,7 @@ def list_tables(*, as_json: bool) -> None:
         here = [data.name for data in e.data if not data.absent()]
         missing = [data.name for data in e.data if data.absent()]
         out.print(f"  here: {', '.join(here) or 'none'}" + (f"; missing: {', '.join(missing)}" if missing else ""))
-    out.print("\n`gramian datasets` says where to get the missing ones. Try first: gramian benchmark movielens")
+    out.print("\nA table says where to get what it misses. Try first: gramian benchmark movielens")
 
 
 def cell_json(bench: Benchmark, experiment: Experiment, cell: Cell) -> dict[str, Any]:

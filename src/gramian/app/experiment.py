@@ -23,8 +23,9 @@ settings = {rank = 64}
 
 from __future__ import annotations
 
+import inspect
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -38,7 +39,10 @@ from gramian.data.interactions import Interactions
 from gramian.data.split import Split
 from gramian.errors import DamagedFile, InvalidInput, MissingFile, UnknownId
 from gramian.evaluation.evaluate import DEFAULT_METRICS, parsed_metrics
+from gramian.evaluation.metrics import METRICS
 from gramian.models import MODELS
+from gramian.models.iterative import Iterative
+from gramian.models.low_rank import Truncated
 from gramian.models.recipe import Recipe
 from gramian.sampled import MODELS as BY_GRADIENTS
 from gramian.tuning.space import Space
@@ -50,6 +54,13 @@ CHECKOUT = Path(__file__).parents[3] / "benchmarks" / "papers"
 PAPERS = CHECKOUT if CHECKOUT.is_dir() else Path(__file__).parent / "papers"  # a wheel has them beside this file
 
 
+SPLITS: dict[str, tuple[Callable[..., Split], Any]] = {  # and what asks for no validation part
+    "strong": (splits.strong, None),
+    "weak": (splits.weak, 0),
+    "leave-last": (splits.leave_last, False),
+}
+
+
 @dataclass(frozen=True)
 class Parts:
     """Where settings are chosen, and where what was chosen is tested."""
@@ -58,18 +69,14 @@ class Parts:
     test: Split
 
 
-def parts_of(events: Interactions, how: str, options: Mapping[str, Any]) -> Parts:
-    """Cut events in two steps. Where a validation part is cut from every user's items, it goes back into the last training."""
-    if how == "strong":
-        parts = splits.strong(events, **options)
-        return Parts(validation_of(parts, how), parts)
-    if how == "weak":
-        parts = splits.weak(events, **options)
-        return Parts(validation_of(parts, how), splits.weak(events, **{**options, "validation": 0}))
-    if how == "leave-last":
-        parts = splits.leave_last(events, **options)
-        return Parts(validation_of(parts, how), splits.leave_last(events, **{**options, "validation": False}))
-    raise InvalidInput("a split with a validation part: strong, weak or leave-last", repr(how), "Choose one of them")
+def parts_of(events: Interactions, how: str, options: Mapping[str, Any], *, retrain: bool = True) -> Parts:
+    """Cut events in two steps. A validation part that is cut from every user's items goes back into the last training part."""
+    if how not in SPLITS:
+        raise InvalidInput("a split with a validation part: strong, weak or leave-last", repr(how), "Choose one of them")
+    split, without = SPLITS[how]
+    parts = split(events, **options)
+    put_back = retrain and how != "strong"
+    return Parts(validation_of(parts, how), split(events, **{**options, "validation": without}) if put_back else parts)
 
 
 def validation_of(parts: Split, how: str) -> Split:
@@ -84,6 +91,8 @@ def most_popular(split: Split, n_items: int) -> Split:
     items = Index(split.train.items[np.sort(order[:n_items])])
     known = [part.reindex(part.users, items) for part in (split.fold_in, split.target)]
     users = np.flatnonzero(np.all([np.diff(part.matrix.indptr) > 0 for part in known], axis=0))
+    if not len(users):
+        raise InvalidInput("users to search on among the most popular items", f"none with {n_items} items", "Keep more items")
     fold_in, target = (part.take(users) for part in known)
     return Split(split.train.reindex(split.train.users, items), fold_in, target)
 
@@ -97,9 +106,12 @@ class Data:
     options: Mapping[str, Any] = field(default_factory=dict)  # of the split
     source: str | None = None  # its name in the registry, where that is another
     min_value: float | None = None
-    users_with: int = 0  # keep users with at least so many items
-    items_with: int = 0  # keep items with at least so many users
+    k_core: int = 0  # keep users and items with at least so many interactions, again and again
+    items_with: int = 0  # keep items with at least so many users, once
+    users_with: int = 0  # and then users with at least so many items, once
+    counts: tuple[int, ...] = ()  # of users, items and interactions, as printed, after that
     validation: float = 0.1  # of a published training part, to choose settings on
+    retrain: bool = True  # whether a validation part cut from every user's items goes back into the training part for the test
     search_items: int | None = None
     exclude_self: bool = False
     missing: str | None = None  # why it cannot be had at all
@@ -109,22 +121,38 @@ class Data:
         if self.missing:
             return self.missing
         try:
-            datasets.find(self.source or self.name)
+            dataset, folder = datasets.find(self.source or self.name)
         except MissingFile as error:
             return str(error)
+        if not any(folder.iterdir()):
+            return str(
+                MissingFile(f"the files of {self.name} in {folder}", "an empty folder", f"Get them from {dataset.address}")
+            )
         return None
 
     def parts(self) -> Parts:
+        return self.prepared(self.cut())
+
+    def cut(self) -> Parts:
         name = self.source or self.name
         if self.split == "published":
             test = splits.published(name)
-            found = Parts(splits.weak(test.train, validation=0, test=self.validation), test)
-        else:
-            events = datasets.load(name, min_value=self.min_value)
-            if self.users_with or self.items_with:
-                events = events.k_core(self.users_with, self.items_with)
-            found = parts_of(events, self.split, self.options)
-        return found if self.search_items is None else Parts(most_popular(found.search, self.search_items), found.test)
+            return Parts(splits.weak(test.train, validation=0, test=self.validation), test)
+        events = datasets.load(name, min_value=self.min_value)
+        for least in ((self.k_core, self.k_core), (0, self.items_with), (self.users_with, 0)):
+            events = events.k_core(*least) if any(least) else events
+        found = (events.n_users, events.n_items, events.n_interactions)
+        if self.counts and found != self.counts:
+            wanted = "{:,} users, {:,} items and {:,} interactions, as printed, in {}".format(*self.counts, self.name)
+            raise InvalidInput(
+                wanted, "{:,}, {:,} and {:,}".format(*found), "Check the files, or the cleaning in the experiment"
+            )
+        return parts_of(events, self.split, self.options, retrain=self.retrain)
+
+    def prepared(self, parts: Parts) -> Parts:
+        """Without what the test does not ask for, and with a search that is quick."""
+        search, test = (part.without_self_links() if self.exclude_self else part for part in (parts.search, parts.test))
+        return Parts(search if self.search_items is None else most_popular(search, self.search_items), test)
 
 
 @dataclass(frozen=True)
@@ -138,8 +166,7 @@ class Given(Data):
 
     def parts(self) -> Parts:
         assert self.events is not None
-        found = parts_of(self.events, self.split, self.options)
-        return found if self.search_items is None else Parts(most_popular(found.search, self.search_items), found.test)
+        return self.prepared(parts_of(self.events, self.split, self.options))
 
 
 @dataclass(frozen=True)
@@ -193,9 +220,16 @@ class Experiment:
     models: tuple[Entry, ...] = ()
     curves: tuple[Curve, ...] = ()
     claims: tuple[str, ...] = ()  # what the paper says and what was found, in words
+    on: str = "test"  # or validation, where the paper's figures are from there
 
     def __post_init__(self) -> None:
-        parsed_metrics(self.measured)
+        name, _ = parsed_metrics(self.measured)[self.choose]
+        if name not in METRICS:
+            raise InvalidInput(
+                f"to choose by a metric with a value for each user ({', '.join(METRICS)})", self.choose, "Name one"
+            )
+        if self.on not in ("test", "validation"):
+            raise InvalidInput("figures on test or validation", repr(self.on), "Correct the file")
 
     @property
     def measured(self) -> list[str]:
@@ -218,13 +252,14 @@ class Experiment:
             tuple(m for m in self.models if not models or m.name in models),
             tuple(c for c in self.curves if not models and (not data or c.data in data)),
             self.claims,
+            self.on,
         )
 
     @staticmethod
     def read(path: Path) -> Experiment:
         """An experiment from its file, after every check that needs no data."""
         try:
-            given = tomllib.loads(path.read_text())
+            given = tomllib.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise MissingFile(f"an experiment at {path}", "no such file", "Check the path") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -248,10 +283,15 @@ def made(name: str, given: dict[str, Any]) -> Experiment:
         for where in (d.name for d in data if entry.recipe is not None and entry.covers(d.name)):
             Space(entry.kind, entry.space(where))
     for curve in found.curves:
-        if curve.along not in ("rank", "epoch") or curve.data not in {d.name for d in data}:
-            got = f"{curve.along}, {curve.data}"
-            raise InvalidInput("a curve along rank or epoch, on a data set of the file", got, "Correct it")
-        _ = curve.made
+        able: type[Recipe] | None = {"rank": Truncated, "epoch": Iterative}.get(curve.along)
+        if able is None or curve.data not in {d.name for d in data} or not isinstance(curve.made, able):
+            what = "a curve along the ranks of a low-rank model or the epochs of a trained one, on a data set of the file"
+            raise InvalidInput(what, f"{curve.along} of {curve.recipe} on {curve.data}", "Correct it")
+    for own in data:
+        known = inspect.signature(SPLITS[own.split][0]).parameters if own.split in SPLITS else {}
+        if own.split not in (*SPLITS, "published") or set(own.options) - set(known):
+            got = f"{own.split} with {', '.join(own.options) or 'no options'}"
+            raise InvalidInput(f"a split among {', '.join((*SPLITS, 'published'))}, with its own options", got, "Correct it")
     return found
 
 
@@ -281,4 +321,5 @@ def find(name: str, folder: Path | None = None) -> Experiment:
         return Experiment.read(known[name])
     if name.endswith(".toml"):
         return Experiment.read(Path(name))
-    raise UnknownId(f"a table among {', '.join(known)}, or a path to a .toml file", repr(name), "See `gramian benchmark`")
+    do = f"Pass --data {name}" if Path(name).exists() else "See `gramian benchmark`, or pass your own events as --data FILE"
+    raise UnknownId(f"a table among {', '.join(known)}, or a path to a .toml file", repr(name), do)

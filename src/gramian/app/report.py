@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,14 @@ import numpy as np
 from gramian.app.benchmark import Benchmark, Cell, Row
 from gramian.app.experiment import COSTS, Entry, Experiment, Given
 from gramian.app.plots import groups, heat_map, lines, require_matplotlib, save
+from gramian.app.show import in_words
 from gramian.errors import InvalidInput
 from gramian.journal import Journal
 from gramian.models.recipe import short
-from gramian.progress import duration
 from gramian.store import appearing
 
 LEAST, MOST = 2, 12  # panels and points of a picture worth drawing
+LONGEST = 120  # characters of a picture's name
 KEPT = {"EDLAE": 0.0, "DLAE": 1.0}  # as DEQL's kept_weight, of which they are special cases
 STYLE = Path(__file__).with_name("report.css")
 
@@ -38,10 +39,10 @@ def write(benchmark: Benchmark, experiments: list[Experiment], folder: Path) -> 
     links = " ".join(f'<a href="#{text(table.name)}">{text(table.name)}</a>' for table in run)
     body = f"<h1>Gramian: benchmark report</h1>{about(benchmark)}<nav>{links}</nav>{''.join(parts)}"
     head = '<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Gramian benchmark</title>'
-    head += f"<style>{STYLE.read_text()}</style>"
+    head += f"<style>{STYLE.read_text(encoding='utf-8')}</style>"
     place = folder / "index.html"
     with appearing(place) as part:
-        part.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n')
+        part.write_text(f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n', encoding="utf-8")
     return place
 
 
@@ -109,10 +110,9 @@ def leaderboard(benchmark: Benchmark, table: Experiment, cells: list[Cell]) -> s
     heads = ["model"]
     for metric in table.metrics:
         heads += [f"{metric}, published", "ours", "difference"] if printed else [metric, "±"]
-    heads += ([] if printed else ["behind the best", "p"]) + ["fit", "memory", "settings"]
+    heads += ([] if printed else [f"behind the best in {table.choose}", "p"]) + ["fit", "memory", "settings"]
     rows = []
-    first = next(iter(table.metrics), "")
-    ranked = cells if printed else sorted(cells, key=lambda cell: -(cell.ours(first) or 0))
+    ranked = cells if printed else sorted(cells, key=lambda cell: -(cell.ours(table.choose) or 0))
     for cell in ranked:
         row = [f"<td>{text(cell.model)}</td>"]
         for metric, here in table.metrics.items():
@@ -137,11 +137,13 @@ def number(value: float | None, metric: str) -> str:
 
 
 def difference(theirs: float | None, ours: float | None, metric: str) -> str:
-    """Ours relative to theirs: green within a hundredth or better. Of costs, how many times smaller."""
+    """Ours relative to theirs: green within a hundredth or better. Of costs, ours / theirs."""
     if theirs is None or ours is None:
         return "<td></td>"
     if metric in COSTS:
         return f"<td>× {ours / theirs:.2g}</td>" if theirs else "<td></td>"
+    if theirs == 0:
+        return "<td></td>"
     change = ours / theirs - 1
     return f'<td class="{"good" if change >= -0.01 else "bad"}">{change:+.1%}</td>'
 
@@ -150,17 +152,12 @@ def cost(cell: Cell) -> list[str]:
     if cell.fit is None:
         return ["<td></td><td></td>", f'<td class="text dim">{text(cell.note)}</td>']
     settings = cell.chosen["recipe"] if cell.chosen else cell.fit["recipe"]
-    words = ", ".join(f"{name} {in_words(value)}" for name, value in settings["settings"].items())
+    words = ", ".join(f"{name}={in_words(value)}" for name, value in settings["settings"].items())
+    noted = f"<br><span class=dim>{text(cell.note)}</span>" if cell.note else ""
     return [
-        f"<td>{text(duration(cell.fit['seconds']))}</td><td>{cell.memory}</td>",
-        f"<td class=text>{text(settings['name'])}: {text(words)}</td>",
+        f"<td>{text(cell.time)}</td><td>{cell.memory}</td>",
+        f"<td class=text>{text(settings['name'])}: {text(words)}{noted}</td>",
     ]
-
-
-def in_words(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return f"{value['name']}({', '.join(f'{n} {in_words(v)}' for n, v in value['settings'].items())})"
-    return short(value)
 
 
 def text(words: object) -> str:
@@ -175,14 +172,14 @@ class Pictures:
 
     def add(self, name: str, picture: AbstractContextManager[Any], caption: str) -> str:
         """The picture as part of the page."""
-        safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name.lower())
+        safe = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "-" for c in name.lower())[-LONGEST:]
         while safe in self.names:
             safe += "-"
         self.names.add(safe)
         with picture as figure:
             for suffix in (".svg", ".png"):
                 save(figure, self.folder / f"{safe}{suffix}")
-        svg = (self.folder / f"{safe}.svg").read_text()
+        svg = (self.folder / f"{safe}.svg").read_text(encoding="utf-8")
         drawn = svg[svg.index("<svg") :].replace('id="', f'id="{safe}-').replace("url(#", f"url(#{safe}-")
         drawn = drawn.replace('xlink:href="#', f'xlink:href="#{safe}-')
         return f"<figure>{drawn}<figcaption>{text(caption)}</figcaption></figure>"
@@ -207,7 +204,7 @@ def drawings(
     for along, across, base in (("rank", "rank", 2.0), ("epoch", "seconds of training", 10.0)):
         curves = [r for r in benchmark.curves.values() if (r["table"], r["data"], r["along"]) == (table.name, data, along)]
         if curves:
-            points = {label(row): curve_points(row) for row in curves}
+            points = {label(row, curves): curve_points(row) for row in curves}
             drawn = lines(points, across, curves[0]["metric"], base=base)
             yield pictures.add(
                 f"{name}-{along}s", drawn, f"{curves[0]['metric']} on the validation part of {data}, by {across}"
@@ -218,7 +215,7 @@ def drawings(
 
 
 def fitting(cell: Cell) -> float | None:
-    return None if cell.fit is None else max(cell.fit["seconds"], 1e-3)
+    return None if cell.fit is None or "resumed" in cell.fit else max(cell.fit["seconds"], 1e-3)
 
 
 def memory(cell: Cell) -> float | None:
@@ -229,23 +226,31 @@ def curve_points(row: Row) -> list[tuple[float, float, float | None]]:
     return [(max(point.get("seconds", point["at"]), 1e-3), point["value"], point["stderr"]) for point in row["points"]]
 
 
-def label(row: Row) -> str:
-    """A curve's model in a few words."""
-    settings = row["recipe"]["settings"]
-    return f"{row['recipe']['name']} {settings['loss']['name']}" if "loss" in settings else row["recipe"]["name"]
+def label(row: Row, among: list[Row]) -> str:
+    """A curve's model in a few words, and how it differs from others of its kind."""
+
+    def name(own: Row) -> str:
+        settings = own["recipe"]["settings"]
+        return f"{own['recipe']['name']} {settings['loss']['name']}" if "loss" in settings else str(own["recipe"]["name"])
+
+    alike = [own["recipe"]["settings"] for own in among if name(own) == name(row)]
+    differing = [key for key in row["recipe"]["settings"] if any(own.get(key) != alike[0].get(key) for own in alike)]
+    return ", ".join([name(row), *(f"{key}={in_words(row['recipe']['settings'][key])}" for key in differing)])
 
 
 def breakdowns(name: str, data: str, metric: str, cells: list[Cell], pictures: Pictures) -> Iterator[str]:
     """By the users' activity and the items' popularity."""
-    fits: list[tuple[str, Row]] = [(cell.model, cell.fit) for cell in cells if cell.fit and "activity" in cell.fit][:MOST]
+    fits: list[tuple[str, Row]] = [
+        (cell.model, cell.fit) for cell in cells if cell.fit and metric in cell.fit.get("activity", {})
+    ][:MOST]
     if not fits:
         return
-    spans = {which: [f"{row['from']}–{row['to']}" for row in fits[0][1][which]] for which in ("activity", "popularity")}
-    bars = {model: [row["mean"] for row in fit["activity"]] for model, fit in fits}
-    drawn = groups(bars, spans["activity"], "items known of the user", metric)
+    known, rare = fits[0][1]["activity"][metric], fits[0][1]["popularity"]
+    bars = {model: [row["mean"] for row in fit["activity"][metric]] for model, fit in fits}
+    drawn = groups(bars, [f"{row['from']}–{row['to']}" for row in known], "items known of the user", metric)
     yield pictures.add(f"{name}-activity", drawn, f"{metric} on {data} for users of whom few and many items are known")
     bars = {model: [row["found"] for row in fit["popularity"]] for model, fit in fits}
-    drawn = groups(bars, spans["popularity"], "training users of the item", "share of targets found")
+    drawn = groups(bars, [f"{row['from']}–{row['to']}" for row in rare], "training users of the item", "share of targets found")
     caption = f"Targets found in lists of 20 on {data}, rare items and popular ones; each group has as many interactions"
     yield pictures.add(f"{name}-popularity", drawn, caption)
 
@@ -255,7 +260,7 @@ def heat_maps(name: str, rows: list[dict[str, Any]], pictures: Pictures) -> Iter
     found: dict[float, dict[tuple[float, float], float]] = {}
     for row in rows:
         kind, settings = row["recipe"]["name"], row["recipe"]["settings"]
-        if kind == "DEQL" or kind in KEPT:
+        if (kind == "DEQL" or kind in KEPT) and row["lost_to"] is None:  # those given up were not judged on all users
             kept = KEPT.get(kind, settings.get("kept_weight", 0.0))
             found.setdefault(kept, {})[settings["dropout"], settings["l2"]] = row["value"]
     axes = [sorted({point[at] for own in found.values() for point in own}) for at in (0, 1)]

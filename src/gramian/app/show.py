@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from rich.console import Console, Group
@@ -17,7 +18,6 @@ from gramian.app.trial import Trial
 from gramian.evaluation.evaluate import Comparison
 from gramian.linalg.memory import readable
 from gramian.models.recipe import Part, short
-from gramian.progress import duration
 from gramian.recommender import Explanation, Recommendations
 from gramian.tuning.epoch_path import EpochPath
 from gramian.tuning.rank_path import RankPath
@@ -56,12 +56,12 @@ def table_of(experiment: Experiment, cells: Sequence[Cell], pairs: Mapping[str, 
     table = Table(box=None, pad_edge=False, header_style="bold", title=Text(cells[0].data), title_justify="left")
     table.add_column("model", no_wrap=True)
     heads = [f"{metric}\npublished  ours       " if printed else metric for metric in experiment.metrics]
-    for name in (*heads, *(() if printed else ("behind", "p")), "fit", "memory"):
+    for name in (*heads, *(() if printed else (f"behind in\n{experiment.choose}", "p")), "fit", "memory"):
         table.add_column(name, justify="right", no_wrap=True)
     if wide:
         table.add_column("settings")
-    first = next(iter(experiment.metrics.values()))
-    for place, cell in enumerate(cells if printed else sorted(cells, key=lambda cell: -(cell.ours(first) or 0))):
+    best_first = sorted(cells, key=lambda cell: -(cell.ours(experiment.choose) or 0))
+    for place, cell in enumerate(cells if printed else best_first):
         row = [Text(cell.model)]
         for metric, here in experiment.metrics.items():
             row.append(figures(cell, metric, here) if printed else measured(cell, here, wide))
@@ -72,14 +72,26 @@ def table_of(experiment: Experiment, cells: Sequence[Cell], pairs: Mapping[str, 
                 if pair
                 else [Text(), Text()]
             )
-        if cell.fit is None:
-            row += [Text(), Text(), Text(cell.note, style="dim")]
-        else:
-            chosen = cell.fit["recipe"]["settings"].items()
-            words = ", ".join(f"{n}={short(v)}" for n, v in chosen if not isinstance(v, Mapping))
-            row += [Text(duration(cell.fit["seconds"])), Text(cell.memory), Text(words)]
+        settings = cell.chosen["recipe"]["settings"] if cell.chosen and cell.fit else {}
+        words = ", ".join(f"{name}={in_words(value)}" for name, value in settings.items())
+        row += [Text(cell.time), Text(cell.memory), Text(words)]
         table.add_row(*row[: len(table.columns)], style="green" if place == 0 and not printed else None)
     return table
+
+
+def notes(cells: Sequence[Cell]) -> list[str]:
+    """What is to be said of cells: one line for those of which it is the same."""
+    said: dict[str, list[str]] = {}
+    for cell in (cell for cell in cells if cell.note):
+        said.setdefault(cell.note, []).append(cell.model)
+    return [f"{', '.join(models)}: {words}" for words, models in said.items()]
+
+
+def in_words(value: Any) -> str:
+    """A setting as a journal has it."""
+    if isinstance(value, Mapping):
+        return f"{value['name']}({', '.join(f'{name}={in_words(own)}' for name, own in value['settings'].items())})"
+    return short(value)
 
 
 def with_error(value: float, error: float | None, wide: bool = True) -> str:
@@ -95,6 +107,8 @@ def figures(cell: Cell, metric: str, here: str) -> Text:
         return Text(f"{theirs:.4g}" + " " * 15, style="dim")
     if here in COSTS:
         return Text(f"{theirs:.4g}  {ours:.3g}")
+    if theirs == 0:
+        return Text(f"{theirs:.4f}  {ours:.4f}        ")
     change = ours / theirs - 1
     return Text.assemble(f"{theirs:.4f}  {ours:.4f} ", (f"{change:+6.1%}", "green" if change >= -0.01 else "red"))
 
