@@ -390,6 +390,15 @@ def test_figures_of_the_validation_part_stay_there(tmp_path, fits):
     assert cell.ours("ndcg@20") == pytest.approx(gr.evaluate(gr.EASE(5).fit(split.train), split)["ndcg@20"])
 
 
+def test_a_row_that_was_carried_over_says_by_what_it_was_measured(tmp_path, fits):
+    path = tmp_path / "j.jsonl"
+    Benchmark(path).run(table(Entry("EASE", "EASE", {"l2": 5})))
+    path.write_text(path.read_text().replace('"kind": "fit", ', '"kind": "fit", "by": "hand", '))
+    asked = (Entry("EASE", "EASE", {"l2": 5}), Entry("EASE", "EASE", {"l2": 50}))
+    notes = [Benchmark(path).shown(table(entry))[0].note for entry in asked]
+    assert notes == ["measured by hand", "with other settings than the table asks for; measured by hand"]
+
+
 def test_settings_of_a_data_set_come_first(tmp_path, fits):
     entry = Entry("EASE", "EASE", {"l2": [5, 50]}, settings={"some": {"l2": 7}})
     (cell,) = Benchmark(tmp_path / "j.jsonl").run(table(entry))

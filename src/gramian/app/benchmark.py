@@ -38,7 +38,8 @@ from gramian.tuning.search import judge_together, tune
 from gramian.tuning.space import Space
 
 IMPOSSIBLE = (InvalidInput, NotSupported, NotEnoughMemory, Inaccurate)  # what a model may be here, without the others being so
-HAS = {  # what rows of each kind have at least
+MADE = {"time", "revision", "versions", "machine"}  # what every row has
+HAS = {  # and what rows of each kind have at least
     "fit": {"key", "data", "recipe", "metrics", "stderr", "seconds", "peak_bytes"},
     "cell": {"table", "data", "model", "split"},
     "curve": {"table", "data", "key", "along", "metric", "recipe", "points"},
@@ -98,7 +99,7 @@ class Benchmark:
         self.cells: dict[tuple[str, str, str], Row] = {}  # by table, data and model; those of an earlier split are forgotten
         self.curves: dict[tuple[str, str], Row] = {}  # by table and key
         for number, row in enumerate(self.journal.rows, start=1):
-            if not HAS.get(row["kind"], {"no such kind"}) <= set(row):
+            if not MADE | HAS.get(row["kind"], {"no such kind"}) <= set(row):
                 raise damaged(path, number, str(row).encode())
             self.note(row)
 
@@ -170,10 +171,12 @@ class Benchmark:
                 fit = None if row is None else self.fits.get(row.get("fit", ""))
                 if row is not None and fit is None:
                     note = row.get("failed", "its fit is not in the journal")
-                elif row is not None and entry.recipe is not None and not asked(entry, data, row):
-                    note = "with other settings than the table asks for" + (f" ({fit['by']})" if fit and "by" in fit else "")
+                elif row is not None and fit is not None:
+                    other = entry.recipe is not None and not asked(entry, data, row)
+                    by = [f"measured by {fit['by']}"] if "by" in fit else []
+                    note = "; ".join(["with other settings than the table asks for"] * other + by)
                 else:
-                    note = "" if fit else ("data missing" if absent else "not run") if entry.recipe else "published only"
+                    note = ("data missing" if absent else "not run") if entry.recipe else "published only"
                 cells.append(Cell(data.name, entry.name, published, fit, row, note, absent))
         return cells
 

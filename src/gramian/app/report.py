@@ -124,7 +124,11 @@ def leaderboard(benchmark: Benchmark, table: Experiment, cells: list[Cell]) -> s
                 row += [number(ours, here), number(error, here)]
         if not printed:
             pair = pairs.get(cell.model)
-            row += [f"<td>{-pair.difference:.4f} ± {pair.stderr:.4f}</td><td>{pair.p_value:.2g}</td>" if pair else "<td><td>"]
+            row += [
+                f"<td>{-pair.difference:.4f} ± {pair.stderr:.4f}</td><td>{pair.p_value:.2g}</td>"
+                if pair
+                else "<td></td><td></td>"
+            ]
         row += cost(cell)
         rows.append(f"<tr>{''.join(row)}</tr>")
     return f"<table><tr>{''.join(f'<th>{text(head)}</th>' for head in heads)}</tr>{''.join(rows)}</table>"
