@@ -362,7 +362,9 @@ class Recommender:
             {f"scorer.{name}": array for name, array in arrays.items()}
             | {"indptr": matrix.indptr.astype(np.int64), "indices": matrix.indices.astype(np.int32)}
             | ({} if self.events.is_binary else {"data": matrix.data}),
-            {"users": self.users, "items": self.items} | ({} if self.events.titles is None else {"titles": self.events.titles}),
+            {"users": self.users, "items": self.items}
+            | ({} if self.events.titles is None else {"titles": self.events.titles})
+            | ({} if self.events.tags is None else {"tags": self.events.tags}),
         )
 
     def top_k(
@@ -494,21 +496,27 @@ def loaded(path: str | Path, recipes: Mapping[str, Any], scorers: Mapping[str, A
     """
     facts, arrays, ids = store.read(path, "model")
     with store.damage_in(path):
-        users, items, titles = Index(ids["users"]), Index(ids["items"]), ids.get("titles")
-        store.require(titles is None or len(titles) == len(items), "a title for every item")
-        indptr, columns = arrays["indptr"].astype(np.int64), arrays["indices"].astype(np.int64)
-        counts = np.diff(indptr)
-        sound = len(indptr) == len(users) + 1 and indptr[0] == 0 and indptr[-1] == len(columns) and (counts >= 0).all()
+        users, items, titles, tags = Index(ids["users"]), Index(ids["items"]), ids.get("titles"), ids.get("tags")
+        titled = titles is None or (len(titles) == len(items) and all(isinstance(title, str) for title in titles))
+        store.require(titled, "a title for every item")
+        words = tags is None or all(isinstance(own, tuple) and all(isinstance(tag, str) for tag in own) for own in tags)
+        store.require(words and (tags is None or len(tags) == len(items)), "tags for every item")
+        indptr, columns = arrays["indptr"], arrays["indices"]
+        store.require(indptr.dtype == np.int64 and columns.dtype == np.int32, "interactions by whole numbers")
+        sound = len(indptr) == len(users) + 1 and indptr[0] == 0 and indptr[-1] == len(columns) and (np.diff(indptr) >= 0).all()
         store.require(bool(sound), "a row of interactions for every user")
-        rows = np.repeat(np.arange(len(users)), counts)
         within = len(columns) == 0 or (columns.min() >= 0 and columns.max() < len(items))
-        rising = ((np.diff(columns) > 0) | (np.diff(rows) > 0)).all()
-        store.require(bool(within and rising), "each user's items in order, all of them known")
+        starts = np.zeros(len(columns) + 1, np.bool_)
+        starts[indptr] = True
+        falls = np.flatnonzero(columns[1:] <= columns[:-1]) + 1
+        store.require(bool(within and starts[falls].all()), "each user's items in order, all of them known")
         data = arrays.get("data", np.ones(len(columns), np.float32))
         store.require(data.shape == columns.shape and bool((np.isfinite(data) & (data > 0)).all()), "weights above 0")
         own = {name.removeprefix("scorer."): array for name, array in arrays.items() if name.startswith("scorer.")}
         scorer = scorers[facts["scorer"]].load(facts["scorer_facts"], own)
         store.require(scorer.n_items == len(items), "a fitted value for every item")
         recipe = recipes[facts["recipe"]["name"]](**facts["recipe"]["settings"])
-        events = Interactions(csr(rows, columns, data, (len(users), len(items))), users, items, titles=titles)
+        narrow = np.int32 if len(columns) < 2**31 else np.int64  # as the kernels want it
+        matrix = sp.csr_array((data, columns.astype(narrow, copy=False), indptr.astype(narrow)), (len(users), len(items)))
+        events = Interactions(matrix, users, items, titles=titles, tags=tags)
         return Recommender(scorer, recipe, events)

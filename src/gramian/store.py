@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -85,12 +86,14 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndar
             raise DamagedFile(f"an untouched {MANIFEST} in {path}", "one edited after saving", again)
         if manifest["kind"] != kind:
             raise DamagedFile(f"a saved {kind} at {path}", f"a saved {manifest['kind']}", f"Load it as a {manifest['kind']}")
+        with ThreadPoolExecutor() as aside:  # large files take their time, and ids can be read meanwhile
+            digests = {name: aside.submit(_digest, path / name) for name in manifest["files"]}
+            ids = {name: decode(part) for name, part in json.loads((path / IDS).read_bytes()).items()}
         for name, (n_bytes, digest) in manifest["files"].items():
-            if (path / name).stat().st_size != n_bytes or _digest(path / name) != digest:
+            if (path / name).stat().st_size != n_bytes or digests[name].result() != digest:
                 raise DamagedFile(
                     f"{n_bytes:,} bytes with the saved checksum in {path / name}", "a truncated or edited file", again
                 )
-        ids = {name: decode(part) for name, part in json.loads((path / IDS).read_bytes()).items()}
         return manifest["facts"], _map_arrays(path / ARRAYS), ids
     except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, DamagedFile):
@@ -222,4 +225,5 @@ def encode(values: list[Any]) -> dict[str, Any]:
 
 
 def decode(part: Mapping[str, Any]) -> list[Any]:
-    return [CODECS[part["type"]][1](value) for value in part["values"]]
+    read, values = CODECS[part["type"]][1], part["values"]
+    return list(values) if read is SAME else [read(value) for value in values]

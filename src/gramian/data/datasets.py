@@ -199,7 +199,11 @@ def load(name: str, *, min_value: float | None = None, weights: bool = False) ->
         time=dataset.time,
     )
     items = folder / "items.parquet"
-    return events.with_titles(_parsed(items, _titles)) if items.exists() else events
+    if not items.exists():
+        return events
+    titles, tags = _parsed(items, _names)
+    named = events.with_titles(titles)
+    return named.with_tags(tags) if tags else named
 
 
 def load_published(name: str) -> tuple[Interactions, Interactions]:
@@ -366,6 +370,9 @@ FORMS: dict[str, dict[str, Reader]] = {
 }
 
 
-def _titles(path: Path) -> dict[int, str]:
+def _names(path: Path) -> tuple[dict[int, str], dict[int, str]]:
+    """Titles and, where there are some, genres by id."""
     items = pl.read_parquet(path)
-    return dict(zip(items["item_id"], items["title"], strict=True))
+    ids = items["item_id"]
+    genres = zip(ids, items["genres"].replace("(no genres listed)", ""), strict=True) if "genres" in items.columns else ()
+    return dict(zip(ids, items["title"], strict=True)), dict(genres)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from gramian.errors import InvalidInput
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """A sparse users × items matrix with ids; times and titles where the data has them.
+    """A sparse users × items matrix with ids; times, titles and tags where the data has them.
 
     Duplicate events of one user and item are merged: without values into a single 1, with values into their sum;
     the time kept is the latest.
@@ -30,6 +31,7 @@ class Interactions:
     items: Index
     times: np.ndarray | None = None  # one per stored entry, in the order of matrix.data
     titles: list[str] | None = None  # one per item
+    tags: list[tuple[str, ...]] | None = None  # of each item, such as its genres
 
     @staticmethod
     def of(
@@ -41,22 +43,24 @@ class Interactions:
         min_value: tuple[str, float] | float | None = None,
         time: str | None = None,
         title: str | None = None,
+        tags: str | None = None,
     ) -> Interactions:
         """Interactions from a polars, pandas or arrow table, or from a scipy sparse or numpy users × items matrix.
 
         A table's events count once each unless `value` names a column of weights; `min_value=("rating", 4)` keeps the
         events whose rating is at least 4. A matrix's entries are its weights, zeros are no interaction,
-        and `min_value=4` keeps the entries of at least 4 and counts each once.
+        and `min_value=4` keeps the entries of at least 4 and counts each once. A column of tags holds lists, or text such as
+        "Comedy|Romance".
         """
         if isinstance(data, Interactions):
-            if user or item or value or min_value is not None or time or title:
+            if user or item or value or min_value is not None or time or title or tags:
                 raise InvalidInput("a table or a matrix to read columns of", "Interactions", "Use them as they are")
             return data
         if sp.issparse(data) or isinstance(data, np.ndarray):
-            if user or item or value or time or title:
+            if user or item or value or time or title or tags:
                 raise InvalidInput("no column names with a matrix", "a column name", "Pass a table, or drop the names")
             return from_matrix(data, min_value)
-        columns = Columns.of(names_of(data), user, item, value, min_value, time, title)
+        columns = Columns.of(names_of(data), user, item, value, min_value, time, title, tags)
         return from_columns(columns_of(data, columns.needed), columns)
 
     def __repr__(self) -> str:
@@ -115,6 +119,12 @@ class Interactions:
         named = [(item, titles.get(item)) for item in self.items.tolist()]
         return replace(self, titles=[str(item if title is None else title) for item, title in named])
 
+    def with_tags(self, tags: Mapping[Any, str | Iterable[str] | None]) -> Interactions:
+        """The same interactions with the tags of each item: lists, or text such as "Comedy|Romance"."""
+        if not isinstance(tags, Mapping):
+            raise InvalidInput("tags as a mapping from item id to tags", type(tags).__name__, "Pass {id: [tag, ...]}")
+        return replace(self, tags=[tags_of(tags.get(item)) for item in self.items.tolist()])
+
     def k_core(self, users: int, items: int | None = None) -> Interactions:
         """The largest part in which every user has at least `users` items and every item at least `items` users.
 
@@ -140,8 +150,8 @@ class Interactions:
         """Without the users and items that have no interaction."""
         kept = np.flatnonzero(self.popularity)
         part = self.take(np.flatnonzero(np.diff(self.matrix.indptr)))
-        titles = None if self.titles is None else [self.titles[column] for column in kept]
-        return replace(part, matrix=part.matrix[:, kept], items=self.items.take(kept), titles=titles)
+        titles, tags = (None if own is None else [own[column] for column in kept] for own in (self.titles, self.tags))
+        return replace(part, matrix=part.matrix[:, kept], items=self.items.take(kept), titles=titles, tags=tags)  # type: ignore[arg-type]
 
     def keep(self, entries: np.ndarray) -> Interactions:
         """The same users and items with only the entries where the mask is true."""
@@ -166,11 +176,7 @@ class Interactions:
         order = order[(rows[order] >= 0) & (columns[order] >= 0)]
         matrix = csr(rows[order], columns[order], self.matrix.data[order], (len(users), len(items)))
         times = None if self.times is None else self.times[order]
-        titles = None
-        if self.titles is not None:
-            by_id = dict(zip(self.items.tolist(), self.titles, strict=True))
-            titles = [by_id.get(item, str(item)) for item in items.tolist()]
-        return Interactions(matrix, users, items, times, titles)
+        return Interactions(matrix, users, items, times).named_like(self)
 
     def joined(self, others: Interactions) -> Interactions:
         """These users and then others, none of them the same; items that only the others have come last."""
@@ -185,9 +191,15 @@ class Interactions:
         times = None
         if self.times is not None and others.times is not None:
             times = np.concatenate([part.times for part in parts])
-        titled = [dict(zip(p.items.tolist(), p.titles, strict=True)) for p in (others, self) if p.titles is not None]
         both = Interactions(matrix, Index(self.users.tolist() + others.users.tolist()), items, times)
-        return both.with_titles({k: v for titles in titled for k, v in titles.items()}) if titled else both
+        return both.named_like(others, self)
+
+    def named_like(self, *others: Interactions) -> Interactions:
+        """The same with the titles and tags that others have for these items; the last who has one says it."""
+        titles = [zip(other.items.tolist(), other.titles, strict=True) for other in others if other.titles is not None]
+        tags = [zip(other.items.tolist(), other.tags, strict=True) for other in others if other.tags is not None]
+        named = self.with_titles(dict(chain(*titles))) if titles else self
+        return named.with_tags(dict(chain(*tags))) if tags else named
 
 
 def csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
@@ -220,7 +232,16 @@ def from_columns(table: Mapping[str, pl.Series], columns: Columns) -> Interactio
         named = zip(cols.tolist(), table[columns.title].to_list(), strict=True)
         by_column = {column: str(title) for column, title in named if title is not None}
         titles = [by_column.get(column, str(item)) for column, item in enumerate(items.tolist())]
-    return not_empty(Interactions(matrix, users, items, merged["time"].to_numpy() if columns.time else None, titles))
+    found = not_empty(Interactions(matrix, users, items, merged["time"].to_numpy() if columns.time else None, titles))
+    if columns.tags is None:
+        return found
+    return found.with_tags(dict(zip(table[columns.item].to_list(), table[columns.tags].to_list(), strict=True)))
+
+
+def tags_of(given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Distinct tags in order, of a list or of text with bars between them."""
+    every = given.split("|") if isinstance(given, str) else given or ()
+    return tuple(dict.fromkeys(str(tag).strip() for tag in every if str(tag).strip()))
 
 
 def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Interactions:

@@ -22,6 +22,7 @@ def read(
     min_value: tuple[str, float] | None = None,
     time: str | None = None,
     title: str | None = None,
+    tags: str | None = None,
 ) -> Interactions:
     """Interactions from files of events; the columns are as in `Interactions.of`.
 
@@ -31,7 +32,7 @@ def read(
     suffix = kind(paths[0])
     try:
         scan = FORMATS[suffix](paths)
-        columns = Columns.of(scan.collect_schema().names(), user, item, value, min_value, time, title)
+        columns = Columns.of(scan.collect_schema().names(), user, item, value, min_value, time, title, tags)
         if suffix == ".jsonl":
             _refuse_mixed_ids(paths, scan, columns)
         frame = _wanted(scan, columns).collect()

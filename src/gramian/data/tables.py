@@ -33,6 +33,7 @@ class Columns:
     threshold: float | None
     time: str | None
     title: str | None
+    tags: str | None = None
 
     @staticmethod
     def of(
@@ -43,6 +44,7 @@ class Columns:
         min_value: tuple[str, float] | float | None,
         time: str | None,
         title: str | None,
+        tags: str | None = None,
     ) -> Columns:
         threshold = None
         if min_value is not None:
@@ -58,6 +60,7 @@ class Columns:
             threshold,
             time,
             title,
+            tags,
         )
         for name in found.needed:
             if names.count(name) != 1:
@@ -67,7 +70,8 @@ class Columns:
 
     @property
     def needed(self) -> list[str]:
-        return [name for name in (self.user, self.item, self.value, self.time, self.title) if name is not None]
+        every = (self.user, self.item, self.value, self.time, self.title, self.tags)
+        return [name for name in every if name is not None]
 
 
 def is_number(value: Any) -> bool:
