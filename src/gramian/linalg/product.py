@@ -5,7 +5,8 @@ rows of W that the histories touch are packed side by side (256 bytes each, a ta
 user's sum runs over packed rows with its 64 sums at hand. Many users share the threads among themselves; a few users,
 as when one person asks, share out the panels instead, in a single launch.
 
-`dense_panels` multiplies factors by factors through BLAS, and `times` a sparse by a dense matrix with all threads.
+`row_panels` multiplies by a W that is there as a whole, row by row: twice the memory, and no packing. `dense_panels` multiplies
+factors by factors through BLAS, and `times` a sparse by a dense matrix with all threads.
 """
 
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from gramian.linalg.symmetric import PANEL, Symmetric, block_start
 FEW = 32  # users for whom all scores at once are less than a panel of many
 DENSE_PANEL = 512
 STRIP = 256  # columns of a dense row summed at once, which stay in cache
+LONG = 2048  # columns of rows far apart summed at once: a run that is worth the way
 
 
 def panels(
@@ -39,6 +41,23 @@ def panels(
         pack(packed, touched, first, *stored)
         multiply(sums, indptr, compact, histories.data, packed)
         yield first, sums[:, : matrix.n - first]
+
+
+def unfold(rows: np.ndarray, first: int, matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> None:
+    """Write W[:, first : first + PANEL] to its place in a whole W."""
+    every = np.arange(matrix.n)
+    pack(rows[:, first : first + PANEL], every, first, matrix.buffer, matrix.n, matrix.width, factor, diagonal)
+
+
+def row_panels(histories: sp.csr_array, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (first, histories · rows[:, first : first + width]); the panel's memory is used again for the next one."""
+    n_users, n = histories.shape[0], rows.shape[1]
+    width = n if n_users <= FEW else LONG
+    sums = np.empty((n_users, min(width, n)), rows.dtype)
+    for first in range(0, n, width):
+        part = sums[:, : n - first]
+        sum_rows(part, histories.indptr, histories.indices, histories.data, rows, first)
+        yield first, part
 
 
 def dense_panels(left: np.ndarray, right: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -121,6 +140,30 @@ def multiply_few(scores, indptr, indices, data, touched, buffer, n, block, facto
             add_rows(total, indices, data, packed, indptr[u], indptr[u + 1])
             for c in range(min(PANEL, n - first)):
                 scores[u, first + c] = total[c]
+
+
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
+def sum_rows(sums, indptr, indices, data, rows, first):  # type: ignore[no-untyped-def]
+    # A strip of all users after another, so that the rows' parts in it stay in cache; four rows at a time, which wait together.
+    n_users, width = sums.shape
+    strip = LONG if n_users > FEW else STRIP
+    for job in prange(n_users * ((width + strip - 1) // strip)):
+        u, left = job % n_users, job // n_users * strip
+        size = min(strip, width - left)
+        total, at = np.zeros(size, sums.dtype), first + left
+        p, stop = indptr[u], indptr[u + 1]
+        while p + 4 <= stop:
+            a, b = rows[indices[p], at : at + size], rows[indices[p + 1], at : at + size]
+            c, d = rows[indices[p + 2], at : at + size], rows[indices[p + 3], at : at + size]
+            for i in range(size):
+                total[i] += data[p] * a[i] + data[p + 1] * b[i] + data[p + 2] * c[i] + data[p + 3] * d[i]
+            p += 4
+        while p < stop:
+            a = rows[indices[p], at : at + size]
+            for i in range(size):
+                total[i] += data[p] * a[i]
+            p += 1
+        sums[u, left : left + size] = total
 
 
 @njit(parallel=True, cache=True, fastmath={"contract"})

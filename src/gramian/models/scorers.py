@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from gramian import store
 from gramian.errors import NotSupported
 from gramian.linalg.memory import require
-from gramian.linalg.product import dense_panels, panels, times
+from gramian.linalg.product import dense_panels, panels, row_panels, times, unfold
 from gramian.linalg.symmetric import PANEL, Symmetric
 
 
@@ -62,6 +62,31 @@ class ItemWeights:
         shapes = {arrays["factor"].shape, arrays["diagonal"].shape}
         store.require(shapes == {(inverse.n,)}, "a factor and a diagonal entry for every item")
         return ItemWeights(inverse, arrays["factor"], arrays["diagonal"])
+
+
+class Unfolded(ItemWeights):
+    """The same model with W itself in memory, a row for each item: twice the bytes, and many times faster for a few users."""
+
+    def __init__(self, folded: ItemWeights, rows: np.ndarray) -> None:
+        super().__init__(folded.inverse, folded.factor, folded.diagonal)
+        self.rows = rows
+
+    @staticmethod
+    def n_bytes(folded: ItemWeights) -> int:
+        return folded.n_items**2 * folded.inverse.dtype.itemsize
+
+    @staticmethod
+    def steps(folded: ItemWeights) -> Iterator[Unfolded | None]:
+        """Unfold some columns at a time, so that others can be answered in between: nothing, again and again, and then it."""
+        n = folded.n_items
+        rows = np.empty((n, n), folded.inverse.dtype)
+        for first in range(0, n, PANEL):
+            unfold(rows, first, folded.inverse, -folded.factor, folded.diagonal)
+            yield None
+        yield Unfolded(folded, rows)
+
+    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+        return row_panels(histories, self.rows)
 
 
 class LowRank:
