@@ -20,7 +20,7 @@ from gramian.app.experiment import KINDS
 from gramian.models import MODELS
 
 COMMANDS = ["demo", "fit", "recommend", "similar", "explain", "evaluate", "tune", "ranks", "epochs", "benchmark", "report"]
-COMMANDS += ["factors", "datasets"]
+COMMANDS += ["serve", "factors", "datasets"]
 
 
 @dataclass(frozen=True)

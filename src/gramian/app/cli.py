@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
-from functools import partial
 from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gramian.app import demo as demonstration
-from gramian.app import report as reports
-from gramian.app.benchmark import Benchmark, Cell
-from gramian.app.experiment import KINDS, Entry, Experiment, Given, find, papers, validation_of
-from gramian.app.experiment import SPLITS as OWN_SPLITS
+from gramian.app.experiment import KINDS, validation_of
 from gramian.app.options import (
     LEAVE_ONE_OUT,
     RANKED,
@@ -29,15 +25,16 @@ from gramian.app.options import (
     K,
     Saved,
     Source,
+    TagsColumn,
     Threads,
     TitleColumn,
     axis_of,
     compiled,
     id_of,
     item_of,
-    keyword,
     kinds_of,
     listed,
+    named_items,
     number,
     option,
     recipe_flags,
@@ -47,13 +44,14 @@ from gramian.app.options import (
     show_json,
     source_flags,
     title_of,
-    titles_of,
 )
 from gramian.app.plots import plots
-from gramian.app.show import curve, heat_maps, leaderboard, note, notes, out, points, reasons, recommendations, table_of
+from gramian.app.shelf import Shelf
+from gramian.app.show import curve, heat_maps, leaderboard, out, points, reasons, recommendations
+from gramian.app.tables import benchmark, report
 from gramian.app.trial import Measured, Trial
 from gramian.data import datasets as registry
-from gramian.errors import GramianError, InvalidInput, MissingFile
+from gramian.errors import GramianError, InvalidInput, MissingFile, NotSupported
 from gramian.evaluation.evaluate import DEFAULT_METRICS
 from gramian.linalg.memory import readable
 from gramian.linalg.scratch import clear
@@ -75,12 +73,6 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
-COMPARED = ["popularity", "ease", "edlae", "ials", "rg2"]  # on own data, unless told otherwise
-COMMA = re.compile(r",(?![^(]*\))")  # not within parentheses
-OwnData = Annotated[
-    str | None,
-    typer.Option(help="Your own events: a file, glob or folder, or a data set's name. With a table, one of its data sets."),
-]
 
 
 @app.callback()
@@ -110,8 +102,9 @@ def fit(
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")] = Path("model"),
     model: Annotated[str, typer.Option(help=f"One of {', '.join(KINDS)}.")] = "edlae",
     title: TitleColumn = None,
+    tags: TagsColumn = None,
     titles: Annotated[
-        Path | None, typer.Option(help="A table of items with their titles (columns as --item, --title).")
+        Path | None, typer.Option(help="A table of items with their titles (columns as --item, --title, --tags).")
     ] = None,
     dtype: Annotated[str, typer.Option(help="float32, or float64 for twice the memory.")] = "float32",
     scratch: Annotated[
@@ -128,9 +121,9 @@ def fit(
     """Fit a model on events and save it to a folder."""
     (recipe,) = recipes_of([model], settings)
     place(out_folder, "model")
-    events = source.events(None if titles else title)
+    events = source.events() if titles else source.events(title, tags)
     if titles:
-        events = events.with_titles(titles_of(titles, source.item or "item_id", title))
+        events = events.named_like(named_items(titles, source.item or "item_id", title, tags))
     compiled(recipe)
     facts = {"users": events.n_users, "items": events.n_items, "interactions": events.n_interactions}
     if dry_run:
@@ -415,100 +408,53 @@ def epochs(
         out.print(f"The best, fitted without the validation and test parts, is saved to {out_folder}", markup=False)
 
 
-@app.command(
+app.command(
     epilog="Example: gramian benchmark movielens, then gramian report. On your own data: "
     "gramian benchmark --data ratings.csv --min-value rating=4 --models ease,edlae,ials"
-)
-@partial(source_flags, data=keyword("data", OwnData))
-def benchmark(
-    table: Annotated[str | None, typer.Argument(help="A table by name (none lists them), or a path to a .toml file.")] = None,
-    *,
-    source: Source,
+)(benchmark)
+app.command(epilog="Example: gramian report --journal benchmark.jsonl --out report")(report)
+
+
+@app.command(epilog="Example: gramian serve my-model my-other-model --port 8000, then open http://127.0.0.1:8000")
+def serve(
     models: Annotated[
-        list[str] | None,
-        typer.Option(help=f"Models to compare: of the table, or of {', '.join(KINDS)}. Repeat, or use commas."),
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Of own data: strong (the default), weak or leave-last.")] = None,
-    metric: Annotated[list[str] | None, typer.Option(help="Of own data; the first is what is maximised.")] = None,
-    search_items: Annotated[
-        int | None, typer.Option(help="Of own data: search settings on so many of the most popular items.", min=1)
-    ] = None,
-    journal: Annotated[
-        Path, typer.Option(help="Results are kept here. After a kill, the same command goes on where it was.")
-    ] = (Path("benchmark.jsonl")),
-    seed: Annotated[int | None, typer.Option(help="Seed of the split of own data.", min=0)] = None,
-    n_threads: Threads = None,
-    as_json: AsJson = False,
-) -> None:
-    """Reproduce a published table, or compare models on your own data: choose settings on a validation part, then test once."""
-    chosen = [name for words in models or () for name in COMMA.split(words)]
-    own: dict[str, Any] = {
-        "--user": source.user,
-        "--item": source.item,
-        "--value": source.value,
-        "--time": source.time,
-        "--split": split,
-    }
-    own |= {"--min-value": source.min_value, "--k-core": source.k_core, "--metric": metric, "--search-items": search_items}
-    own["--seed"] = seed
-    if table is None and source.data is None:
-        if models or any(own.values()):
-            raise InvalidInput("a table, or own data", "neither", "Name a table, or add --data FILE")
-        list_tables(as_json=as_json)
-        return
-    if table is not None:
-        refuse("a table", own)
-        experiment = find(table).only([] if source.data is None else source.data.split(","), chosen)
-    else:
-        kinds, how = kinds_of(chosen or COMPARED), split or "strong"
-        if how not in OWN_SPLITS:
-            raise InvalidInput(f"a split among {', '.join(OWN_SPLITS)}", how, "Choose one of them")
-        if how == "leave-last":
-            refuse("--split leave-last", {"--seed": seed})
-        events, metrics = source.events(), {name: name for name in metric or DEFAULT_METRICS}
-        options = {} if seed is None else {"seed": seed}
-        given = Given(Path(str(source.data)).resolve().name, how, options, search_items=search_items, events=events)
-        entries = tuple(Entry(kind.__name__, kind.__name__) for kind in kinds)
-        name = f"{given.name}, {how} split"  # which is no paper's table
-        experiment = Experiment(name, name, metrics, next(iter(metrics)), (given,), entries)
-    with threads(n_threads):
-        bench = Benchmark(journal) if as_json else Benchmark(journal, say=note)
-        cells = bench.run(experiment)
-    if as_json:
-        show_json(
-            {"table": experiment.name, "journal": str(journal), "cells": [cell_json(bench, experiment, c) for c in cells]}
-        )
-        return
-    for data in experiment.data:
-        own_cells = [cell for cell in cells if cell.data == data.name]
-        if own_cells:
-            out.print(table_of(experiment, own_cells, bench.against_best(own_cells, experiment.choose)))
-            for words in notes(own_cells):
-                out.print(words, markup=False, highlight=False)
-        absent = data.absent()
-        if absent:
-            out.print(f"{data.name} is not here: {absent}\n", markup=False)
-    if journal.exists():
-        out.print(f"Kept in {journal}. Next: gramian report --journal {journal}", markup=False)
-
-
-@app.command(epilog="Example: gramian report --journal benchmark.jsonl --out report")
-def report(
-    tables: Annotated[list[str] | None, typer.Argument(help="Your own experiment files, beside the papers'.")] = None,
+        list[Path], typer.Argument(help="Model folders that `gramian fit` wrote; each is served by its folder's name.")
+    ],
     *,
-    journal: Annotated[Path, typer.Option(help="What `gramian benchmark` wrote.")] = Path("benchmark.jsonl"),
-    out_folder: Annotated[Path, typer.Option("--out", help="Folder to write index.html and the pictures to.")] = Path("report"),
-    as_json: AsJson = False,
+    host: Annotated[str, typer.Option(help="The address to listen at; 0.0.0.0 for all.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at.", min=1, max=65_535)] = 8000,
+    journal: Annotated[Path | None, typer.Option(help="A benchmark's journal, for the leaderboard of the page.")] = None,
+    read_token: Annotated[
+        Path | None, typer.Option(help="A file with the token to ask with; or set GRAMIAN_READ_TOKEN.", show_default=False)
+    ] = None,
+    admin_token: Annotated[
+        Path | None, typer.Option(help="A file with the token to reload with; or set GRAMIAN_ADMIN_TOKEN.", show_default=False)
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Another name this service is asked for by, as behind a proxy; repeat for more.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None, typer.Option(help="A site whose pages may ask, as https://example.org; repeat for more.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Log no requests.")] = False,
 ) -> None:
-    """Write a page with the tables and pictures of a benchmark journal, which needs no network, and the pictures as files."""
-    if not journal.exists():
-        raise MissingFile(f"a benchmark's journal at {journal}", "no such file", "Run `gramian benchmark movielens` first")
-    known = [Experiment.read(path) for path in papers().values()] + [find(name) for name in tables or ()]
-    page = reports.write(Benchmark(journal), known, out_folder)
-    if as_json:
-        show_json({"page": str(page), "pictures": sorted(path.name for path in out_folder.glob("*.png"))})
-        return
-    out.print(f"Written to {page}", markup=False)
+    """Serve models over HTTP, and a page where people see what they recommend and why."""
+    with ThreadPoolExecutor(1) as aside:
+        loading = aside.submit(Shelf, models)  # while the packages that serve are imported
+        try:
+            from gramian.app import service  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise NotSupported("FastAPI and Uvicorn, to serve", f"no {error.name}", "Install gramian[serve]") from None
+    service.run(
+        loading.result(),
+        host=host,
+        port=port,
+        journal=journal,
+        tokens=(read_token, admin_token),
+        hosts=allow_host or [],
+        origins=allow_origin or [],
+        quiet=quiet,
+    )
 
 
 @app.command(epilog="Example: gramian factors my-model --out items.parquet")
@@ -550,38 +496,6 @@ def datasets(*, as_json: AsJson = False) -> None:
         out.print(f"  {row['about']}\n  {row['users']:,} users, {row['items']:,} items, {row['interactions']:,} interactions")
         out.print(f"  from {row['address']}; {row['terms']}")
     out.print(f"\nPut a data set's files into a folder of its name, and set {registry.FOLDER} to the folder above it.")
-
-
-def list_tables(*, as_json: bool) -> None:
-    """The tables that can be reproduced, and for which of their data sets."""
-    found = [Experiment.read(path) for path in papers().values()]
-    rows = [{"table": e.name, "title": e.title, "data": {data.name: data.absent() or "here" for data in e.data}} for e in found]
-    if as_json:
-        show_json({"tables": rows})
-        return
-    for e in found:
-        out.print(f"[bold]{e.name}[/bold]  {e.title}")
-        here = [data.name for data in e.data if not data.absent()]
-        missing = [data.name for data in e.data if data.absent()]
-        out.print(f"  here: {', '.join(here) or 'none'}" + (f"; missing: {', '.join(missing)}" if missing else ""))
-    out.print("\nA table says where to get what it misses. Try first: gramian benchmark movielens")
-
-
-def cell_json(bench: Benchmark, experiment: Experiment, cell: Cell) -> dict[str, Any]:
-    figures = {
-        name: {"published": cell.published.get(name), "ours": cell.ours(here)} for name, here in experiment.metrics.items()
-    }
-    fit = cell.fit or {}
-    others = [other for other in bench.shown(experiment) if other.data == cell.data]
-    pair = bench.against_best(others, experiment.choose).get(cell.model)
-    found = {
-        "data": cell.data,
-        "model": cell.model,
-        "figures": figures,
-        "note": cell.absent or cell.note,
-        "recipe": fit.get("recipe"),
-    }
-    return found | {"seconds": fit.get("seconds"), "peak_bytes": fit.get("peak_bytes"), "against_best": pair and vars(pair)}
 
 
 def run() -> None:

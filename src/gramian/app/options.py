@@ -54,6 +54,7 @@ MinValue = Annotated[
 TimeColumn = Annotated[str | None, typer.Option("--time", help="Column of times.")]
 KCore = Annotated[int, typer.Option(help="Keep users and items with at least this many interactions.")]
 TitleColumn = Annotated[str | None, typer.Option("--title", help="Column of item titles.")]
+TagsColumn = Annotated[str | None, typer.Option("--tags", help="Column of item tags, such as Comedy|Romance.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ExcludeSelf = Annotated[
     bool, typer.Option("--exclude-self", help="Users and items are nodes of one graph: link nobody to themselves.")
@@ -73,8 +74,8 @@ class Source:
     time: str | None
     k_core: int
 
-    def events(self, title: str | None = None) -> Interactions:
-        found = events_of(self.data, self.user, self.item, self.value, self.min_value, self.time, title)
+    def events(self, title: str | None = None, tags: str | None = None) -> Interactions:
+        found = events_of(self.data, self.user, self.item, self.value, self.min_value, self.time, title, tags)
         return found.k_core(self.k_core) if self.k_core else found
 
     def split(self, name: str, seed: int) -> splits.Split:
@@ -201,12 +202,19 @@ def refuse(where: str, given: dict[str, Any]) -> None:
 
 
 def events_of(
-    data: str, user: str | None, item: str | None, value: str | None, min_value: str | None, time: str | None, title: str | None
+    data: str,
+    user: str | None,
+    item: str | None,
+    value: str | None,
+    min_value: str | None,
+    time: str | None,
+    title: str | None,
+    tags: str | None,
 ) -> Interactions:
     """Events from files, or a named data set where no such file exists."""
     column, equals, least = (min_value or "").rpartition("=")
     if data in registry.DATASETS and not Path(data).exists():
-        refuse("a named data set", {"--user": user, "--item": item, "--time": time, "--title": title})
+        refuse("a named data set", {"--user": user, "--item": item, "--time": time, "--title": title, "--tags": tags})
         known = registry.DATASETS[data].value
         foreign = {value, column} - {None, "", known}
         if foreign:
@@ -220,13 +228,12 @@ def events_of(
         names = ", ".join(registry.DATASETS)
         raise MissingFile(f"a file, glob or folder, or one of {names}", data, "Check the path or the name") from None
     threshold = (column, number(least)) if min_value else None
-    return read(data, user=user, item=item, value=value, min_value=threshold, time=time, title=title)
+    return read(data, user=user, item=item, value=value, min_value=threshold, time=time, title=title, tags=tags)
 
 
-def titles_of(path: Path, item: str, title: str | None) -> dict[Any, str]:
-    """Item id → title from a table of items."""
-    table = read(path, user=item, item=item, title=title or "title")  # every row an event of the item with itself
-    return dict(zip(table.items.tolist(), table.titles or [], strict=True))
+def named_items(path: Path, item: str, title: str | None, tags: str | None) -> Interactions:
+    """A table of items, with their titles and tags; every row is an event of the item with itself."""
+    return read(path, user=item, item=item, title=title or "title", tags=tags)
 
 
 def number(text: str) -> float:
