@@ -31,7 +31,7 @@ def main() -> None:
     given = parser.parse_args()
     events = clustered(2 * given.items, given.items, 50 * given.items)
     source = Symmetric.empty(events.n_items)
-    fill(source, events)
+    fill(source, events.matrix)
     source.change_diagonal(lambda diagonal, first, last: diagonal + 200)
     dense = source.dense()
     found = [[job(events.n_items, width, dense) for width in WIDTHS] for _ in range(given.rounds)]

@@ -15,7 +15,7 @@ SOURCE = Path(gr.__file__).parent
 
 # Each layer may import those before it, and itself.
 LAYERS = ["errors", "progress", "store", "journal", "data", "linalg", "recommender", "models", "evaluation", "tuning"]
-LAYERS += ["sampled", "app"]
+LAYERS += ["sampled", "spark", "app"]
 
 
 def imports(path: Path) -> set[str]:

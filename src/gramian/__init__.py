@@ -1,5 +1,6 @@
 """Gramian: linear recommenders from implicit feedback. One Gram matrix, every model."""
 
+from importlib import import_module as _import_module
 from importlib.metadata import version
 
 from gramian import errors as errors
@@ -56,8 +57,11 @@ __version__ = version("gramian")
 
 def __getattr__(name: str) -> object:
     """The optional wings, when they are first asked for."""
-    if name == "sampled":
-        import gramian.sampled as wing  # noqa: PLC0415
-
-        return wing
+    if name in ("sampled", "spark"):
+        try:
+            return _import_module(f"gramian.{name}")
+        except ModuleNotFoundError as error:
+            if error.name not in ("pyspark", "pyarrow"):
+                raise
+            raise errors.NotSupported("PySpark, to work on a cluster", "no such package", "Install gramian[spark]") from None
     raise AttributeError(f"module 'gramian' has no attribute {name!r}")

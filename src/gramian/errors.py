@@ -11,6 +11,7 @@ GramianError
 
 PrecisionWarning      (UserWarning)        a fit was repeated in float64
 StartingOver          (UserWarning)        a scratch folder could not be resumed
+UsersElsewhere        (UserWarning)        a model whose users stayed on the cluster
 """
 
 
@@ -58,4 +59,8 @@ class PrecisionWarning(UserWarning):
 
 
 class StartingOver(UserWarning):
+    pass
+
+
+class UsersElsewhere(UserWarning):
     pass

@@ -205,7 +205,7 @@ class Recommender:
         file = parquet_path(path)
         rows = np.arange(self.events.n_users) if users is None else self._known(users)
         k = _checked_k(k, self.events.n_items)
-        allowed = self._allowed(allow, deny)
+        allowed = self.allowed(allow, deny)
         histories = self.events.matrix if users is None else self.events.matrix[rows]
         hide = Hide(exclude_seen, self.events.users[rows] if exclude_self else None)
         user_ids, item_ids = series("user", self.users), series("item", self.items)
@@ -295,6 +295,8 @@ class Recommender:
         return self._changed(self.events.take(rest), self.events.take(rows), -1, n_threads)
 
     def _changed(self, after: Interactions, change: Interactions, sign: int, n_threads: int | None) -> Recommender:
+        if self.events.touched is not None:
+            raise NotSupported("a model that has its users", "one whose users are on a cluster", "Fit it again there")
         with threads(n_threads):
             return Recommender(self.recipe.updated(self.scorer, after, change, sign), self.recipe, after)
 
@@ -361,7 +363,8 @@ class Recommender:
             {"recipe": self.recipe.to_json(), "scorer": self.scorer.name, "scorer_facts": facts},
             {f"scorer.{name}": array for name, array in arrays.items()}
             | {"indptr": matrix.indptr.astype(np.int64), "indices": matrix.indices.astype(np.int32)}
-            | ({} if self.events.is_binary else {"data": matrix.data}),
+            | ({} if self.events.is_binary else {"data": matrix.data})
+            | ({} if self.events.touched is None else {"touched": self.events.touched.astype(np.int64)}),
             {"users": self.users, "items": self.items}
             | ({} if self.events.titles is None else {"titles": self.events.titles})
             | ({} if self.events.tags is None else {"tags": self.events.tags}),
@@ -424,12 +427,12 @@ class Recommender:
         users: list[Any] | None = None,
         unknown: list[int] | None = None,
     ) -> Recommendations:
-        allowed = self._allowed(allow, deny)
+        allowed = self.allowed(allow, deny)
         columns, scores = self.top_k(histories, k, allowed=allowed, hide=hide, n_threads=n_threads)
         fallback = (np.diff(histories.indptr) == 0).tolist()
         return self._named(columns, scores, users, unknown or [0] * len(columns), fallback)
 
-    def _allowed(self, allow: Iterable[Any] | None, deny: Iterable[Any] | None) -> np.ndarray:
+    def allowed(self, allow: Iterable[Any] | None, deny: Iterable[Any] | None) -> np.ndarray:
         """Which columns may be recommended."""
         allowed = np.full(self.events.n_items, allow is None)
         for name, ids, verdict in (("items to allow", allow, True), ("items to deny", deny, False)):
@@ -512,11 +515,15 @@ def loaded(path: str | Path, recipes: Mapping[str, Any], scorers: Mapping[str, A
         store.require(bool(within and starts[falls].all()), "each user's items in order, all of them known")
         data = arrays.get("data", np.ones(len(columns), np.float32))
         store.require(data.shape == columns.shape and bool((np.isfinite(data) & (data > 0)).all()), "weights above 0")
+        touched = arrays.get("touched")
+        counts = np.zeros(len(items), np.int64) if touched is None else touched
+        whole = counts.shape == (len(items),) and counts.dtype == np.int64 and bool((counts >= 0).all())
+        store.require(whole, "how many users touched each item")
         own = {name.removeprefix("scorer."): array for name, array in arrays.items() if name.startswith("scorer.")}
         scorer = scorers[facts["scorer"]].load(facts["scorer_facts"], own)
         store.require(scorer.n_items == len(items), "a fitted value for every item")
         recipe = recipes[facts["recipe"]["name"]](**facts["recipe"]["settings"])
         narrow = np.int32 if len(columns) < 2**31 else np.int64  # as the kernels want it
         matrix = sp.csr_array((data, columns.astype(narrow, copy=False), indptr.astype(narrow)), (len(users), len(items)))
-        events = Interactions(matrix, users, items, titles=titles, tags=tags)
+        events = Interactions(matrix, users, items, titles=titles, tags=tags, touched=touched)
         return Recommender(scorer, recipe, events)

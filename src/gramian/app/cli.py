@@ -14,6 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from gramian.app import demo as demonstration
+from gramian.app.cluster import events_on_cluster
 from gramian.app.experiment import KINDS, validation_of
 from gramian.app.options import (
     LEAVE_ONE_OUT,
@@ -73,6 +74,7 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+ENGINES = ("local", "spark")
 
 
 @app.callback()
@@ -108,11 +110,13 @@ def fit(
     ] = None,
     dtype: Annotated[str, typer.Option(help="float32, or float64 for twice the memory.")] = "float32",
     scratch: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             help="Keep the matrix, or the last epochs, in this folder. After a kill, the same command goes on where it was."
         ),
     ] = None,
+    engine: Annotated[str, typer.Option(help=f"{' or '.join(ENGINES)}: where events are read and summed.")] = ENGINES[0],
+    master: Annotated[str | None, typer.Option(help="Of a Spark cluster, such as spark://host:7077 or local[4].")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what time and memory it would take.")] = False,
     n_threads: Threads = None,
     as_json: AsJson = False,
@@ -121,7 +125,14 @@ def fit(
     """Fit a model on events and save it to a folder."""
     (recipe,) = recipes_of([model], settings)
     place(out_folder, "model")
-    events = source.events() if titles else source.events(title, tags)
+    if engine not in ENGINES:
+        raise InvalidInput(f"an engine among {', '.join(ENGINES)}", engine, "Choose one of them")
+    if engine == "spark":
+        refuse("--engine spark", {"--dry-run": dry_run, "--tags": None if titles else tags})
+        events = events_on_cluster(source, master, None if titles else title)
+    else:
+        refuse("--engine local", {"--master": master})
+        events = source.events() if titles else source.events(title, tags)
     if titles:
         events = events.named_like(named_items(titles, source.item or "item_id", title, tags))
     compiled(recipe)
@@ -142,9 +153,9 @@ def fit(
     with Measured() as cost:
         fitted = recipe.fit(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
     fitted.save(out_folder)
-    if scratch:
-        clear_checkpoints(scratch)
-        clear(scratch)
+    if scratch and engine == "local":
+        clear_checkpoints(Path(scratch))
+        clear(Path(scratch))
     if as_json:
         show_json(
             {

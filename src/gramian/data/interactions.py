@@ -32,6 +32,7 @@ class Interactions:
     times: np.ndarray | None = None  # one per stored entry, in the order of matrix.data
     titles: list[str] | None = None  # one per item
     tags: list[tuple[str, ...]] | None = None  # of each item, such as its genres
+    touched: np.ndarray | None = None  # how many users touched each item, where the users are elsewhere: on a cluster
 
     @staticmethod
     def of(
@@ -86,7 +87,7 @@ class Interactions:
     @cached_property
     def popularity(self) -> np.ndarray:
         """How many users touched each item."""
-        return np.bincount(self.matrix.indices, minlength=self.n_items)
+        return np.bincount(self.matrix.indices, minlength=self.n_items) if self.touched is None else self.touched
 
     @cached_property
     def rows(self) -> np.ndarray:

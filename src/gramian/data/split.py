@@ -61,14 +61,7 @@ def strong(
     At least one item of each is a target; users with a single item stay in train. Numbers below 1 are shares of all users.
     """
     divisible = np.flatnonzero(np.diff(_some(events).matrix.indptr) >= 2)
-    n_validation = _count("validation_users", validation_users, events.n_users)
-    n_test = _count("test_users", test_users, events.n_users)
-    if n_test < 1 or n_validation + n_test >= events.n_users or n_validation + n_test > len(divisible):
-        raise InvalidInput(
-            f"1 or more test users, at most {len(divisible)} held out (those with two items or more), and someone to train on",
-            f"{n_validation} validation and {n_test} test users of {events.n_users}",
-            "Lower validation_users and test_users",
-        )
+    n_validation, n_test = held_out_users(events.n_users, len(divisible), validation_users, test_users)
     chosen = divisible[np.argsort(hashed(seed, divisible, 0))[: n_validation + n_test]]
     train = events.take(np.setdiff1d(np.arange(events.n_users), chosen))
 
@@ -87,17 +80,12 @@ def weak(events: Interactions, *, validation: float = 0.1, test: float = 0.1, se
 
     At least one of each, first for test, where a user has enough; one item always stays in train.
     """
-    place = _place(_some(events), hashed(seed, events.rows, events.matrix.indices + 1))
-    return _by_place(events, place, _at_least_one(validation, events) if validation else 0, _at_least_one(test, events))
+    return _held_out(events, *weak_parts(_some(events), np.arange(events.n_users), validation, test, seed))
 
 
 def leave_last(events: Interactions, *, k: int = 1, validation: bool = True) -> Split:
     """The last k items of every user are the test, the k before them the validation. At least one item stays in train."""
-    if not isinstance(k, int | np.integer) or k < 1:
-        raise InvalidInput("k of at least 1", repr(k), "Pass k=1")
-    times = _times(events)
-    place = _place(events, -np.unique(times, return_inverse=True)[1])
-    return _by_place(events, place, k if validation else 0, k)
+    return _held_out(events, *last_parts(events, k, validation))
 
 
 def temporal(events: Interactions, *, test_from: Any = None, validation_from: Any = None, test: float = 0.1) -> Split:
@@ -109,8 +97,8 @@ def temporal(events: Interactions, *, test_from: Any = None, validation_from: An
     if test_from is None:
         _share("test", test)
         test_from = np.sort(times)[int((1 - test) * len(times))]
-    cut = _moment(test_from, times)
-    train_end = cut if validation_from is None else _moment(validation_from, times)
+    cut = moment_of(test_from, times)
+    train_end = cut if validation_from is None else moment_of(validation_from, times)
     if train_end > cut:
         raise InvalidInput("validation_from before test_from", f"{train_end} after {cut}", "Swap them")
     if not (times < train_end).any():
@@ -131,6 +119,35 @@ def published(train: Interactions | str, test: Interactions | None = None) -> Sp
     users, items = train.users.union(test.users), train.items.union(test.items)
     train, test = train.reindex(users, items), test.reindex(users, items)
     return _tested(train, train, test, np.ones(test.n_interactions, dtype=bool))
+
+
+def weak_parts(
+    events: Interactions, rows: np.ndarray, validation: float, test: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which entries of these users, whose rows in all the data are given, are for test, and which for validation."""
+    place = _place(events, hashed(seed, rows[events.rows], events.matrix.indices + 1))
+    return _by_place(events, place, _at_least_one(validation, events) if validation else 0, _at_least_one(test, events))
+
+
+def last_parts(events: Interactions, k: int, validation: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Which entries are the last k of their user, and which the k before them."""
+    if not isinstance(k, int | np.integer) or k < 1:
+        raise InvalidInput("k of at least 1", repr(k), "Pass k=1")
+    place = _place(events, -np.unique(_times(events), return_inverse=True)[1])
+    return _by_place(events, place, k if validation else 0, k)
+
+
+def held_out_users(n_users: int, n_divisible: int, validation_users: int | float, test_users: int | float) -> tuple[int, int]:
+    """How many users a strong split holds out for validation and for test."""
+    n_validation = _count("validation_users", validation_users, n_users)
+    n_test = _count("test_users", test_users, n_users)
+    if n_test < 1 or n_validation + n_test >= n_users or n_validation + n_test > n_divisible:
+        raise InvalidInput(
+            f"1 or more test users, at most {n_divisible} held out (those with two items or more), and someone to train on",
+            f"{n_validation} validation and {n_test} test users of {n_users}",
+            "Lower validation_users and test_users",
+        )
+    return n_validation, n_test
 
 
 def targets(part: Interactions, rows: np.ndarray, share: float, seed: int) -> np.ndarray:
@@ -160,13 +177,18 @@ def _place(events: Interactions, key: np.ndarray) -> np.ndarray:
     return place
 
 
-def _by_place(events: Interactions, place: np.ndarray, n_validation: np.ndarray | int, n_test: np.ndarray | int) -> Split:
+def _by_place(
+    events: Interactions, place: np.ndarray, n_validation: np.ndarray | int, n_test: np.ndarray | int
+) -> tuple[np.ndarray, np.ndarray]:
     """Per user the first n_test places to test, the next n_validation to validation, as long as one entry stays in train."""
     sizes = np.diff(events.matrix.indptr)
     test_end: np.ndarray = np.minimum(n_test, np.maximum(sizes - 1, 0))
     validation_end = test_end + np.minimum(n_validation, np.maximum(sizes - test_end - 1, 0))
     in_test = place < test_end[events.rows]
-    in_validation = ~in_test & (place < validation_end[events.rows])
+    return in_test, ~in_test & (place < validation_end[events.rows])
+
+
+def _held_out(events: Interactions, in_test: np.ndarray, in_validation: np.ndarray) -> Split:
     train = events.keep(~in_test & ~in_validation)
     validation = _tested(train, train, events, in_validation) if in_validation.any() else None
     return _tested(train, events.keep(~in_test), events, in_test, validation)
@@ -214,7 +236,7 @@ def _some(events: Interactions) -> Interactions:
     return events
 
 
-def _moment(moment: Any, times: np.ndarray) -> Any:
+def moment_of(moment: Any, times: np.ndarray) -> Any:
     """A moment that can be compared with the times."""
     try:
         if times.dtype.kind != "M" and is_number(moment):

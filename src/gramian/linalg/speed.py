@@ -31,7 +31,7 @@ def gram_rate(n_threads: int) -> float:
     """Products of two interactions summed a second, on the threads that are set."""
     events = clustered(5_000, 2_000, 200_000)
     matrix = Symmetric.empty(events.n_items)
-    best = min(seconds(lambda: fill(matrix, events)) for _ in range(ROUNDS))
+    best = min(seconds(lambda: fill(matrix, events.matrix)) for _ in range(ROUNDS))
     return products(events) / best
 
 

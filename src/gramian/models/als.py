@@ -11,14 +11,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from gramian.data.interactions import Interactions
+from gramian.linalg.gram import sizes
 from gramian.linalg.rows import OWN, PULL, REST, RIDGE, SHARED, Fixed, Rows, alone
-from gramian.models.factors import Factors, Rule, Terms, require_finite, sizes
+from gramian.models.factors import Factors, Rule, Terms, require_finite
 from gramian.models.iterative import Iterative, State, epochs_setting, seed_setting
 from gramian.models.low_rank import rank_setting
 from gramian.models.recipe import setting
@@ -29,6 +30,18 @@ SOME = 4_096  # users at a time
 
 def solver_setting() -> Any:
     return setting(ConjugateGradient(), "how rows are solved for", choices=SOLVERS)
+
+
+class Sums(NamedTuple):
+    """What penalties on items ask of the users, summed over them."""
+
+    n_users: int
+    by_item: np.ndarray  # Xᵀ1
+    by_size: np.ndarray  # XᵀX1: each user counts by size
+
+    @staticmethod
+    def of(x: sp.csr_array) -> Sums:
+        return Sums(x.shape[0], sizes(x, axis=0), np.asarray(x.T @ sizes(x), np.float64))
 
 
 class Alternating(Iterative):
@@ -42,7 +55,7 @@ class Alternating(Iterative):
         """The loss, as a user brings it to a row's solve."""
 
     @abstractmethod
-    def item_ridges(self, events: Interactions) -> np.ndarray:
+    def item_ridges(self, sums: Sums) -> np.ndarray:
         """The penalty on each item's vector."""
 
     def user_gram(self, items: np.ndarray) -> np.ndarray:
@@ -57,9 +70,7 @@ class Alternating(Iterative):
         s = sizes(x)
         of_users = rule.numbers(s)
         by_user = of_users.astype(kind)
-        of_items = np.ones((events.n_items, 5), kind)
-        of_items[:, RIDGE] = self.item_ridges(events)
-        of_items[of_items[:, RIDGE] + sizes(x, axis=0) == 0, RIDGE] = 1  # no weight, no say: the vector 0
+        of_items = self.of_items(Sums.of(x), kind)
         user_rows = Rows(x, by_user, np.ones((events.n_items, 2), kind))
         item_rows = Rows(sp.csr_array(x.T.tocsr()), of_items, np.ascontiguousarray(by_user[:, [OWN, PULL]]))
         base = float(rule.base.at(s[s > 0]).sum())
@@ -71,6 +82,13 @@ class Alternating(Iterative):
             users, (items, values) = fixed.factors, self.half(item_rows, fixed, items, basis)
             penalty = float(of_users[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
             yield State.of(users, items, float(values.sum()) + penalty + base)
+
+    def of_items(self, sums: Sums, kind: np.dtype) -> np.ndarray:
+        """The five numbers of each item's row."""
+        found = np.ones((len(sums.by_item), 5), kind)
+        found[:, RIDGE] = self.item_ridges(sums)
+        found[found[:, RIDGE] + sums.by_item == 0, RIDGE] = 1  # no weight, no say: the vector 0
+        return found
 
     def passes(self) -> float:
         alone = self.rule(1).own == Terms()
@@ -121,8 +139,8 @@ class WRMF(Alternating):
             ridge=Terms(constant=1),
         )
 
-    def item_ridges(self, events: Interactions) -> np.ndarray:
-        return np.full(events.n_items, self.l2)
+    def item_ridges(self, sums: Sums) -> np.ndarray:
+        return np.full(len(sums.by_item), self.l2)
 
 
 def unobserved_setting() -> Any:
@@ -165,8 +183,8 @@ class IALS(Alternating):
             exponent=self.l2_exponent,
         )
 
-    def item_ridges(self, events: Interactions) -> np.ndarray:
-        return self.l2 * (sizes(events.matrix, axis=0) + self.unobserved_weight * events.n_users) ** self.l2_exponent
+    def item_ridges(self, sums: Sums) -> np.ndarray:
+        return self.l2 * (sums.by_item + self.unobserved_weight * sums.n_users) ** self.l2_exponent
 
 
 @dataclass(frozen=True)

@@ -80,8 +80,7 @@ class LinearAutoencoder(ClosedForm):
     def columns(self, s: np.ndarray, penalty: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """f and y, from s, Λ and g = 1/P_ii (what the other items leave unexplained of S_ii + Λ_i)."""
 
-    def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> ItemWeights:
-        self.require_binary(gram.is_binary)
+    def from_gram(self, gram: Gram, overwrite: bool) -> ItemWeights:
         matrix = gram.matrix if overwrite else gram.matrix.copy()
         s = self.penalise(matrix)
         invert(matrix)
@@ -96,7 +95,7 @@ class LinearAutoencoder(ClosedForm):
             with Scratch(scratch, key, events.n_items, dtype) as sweep:
                 try:
                     if not sweep.begun:
-                        fill(sweep.matrix, events)
+                        fill(sweep.matrix, events.matrix)
                         s = self.penalise(sweep.matrix)
                         by, image = begin(sweep.matrix)
                         sweep.begin(s=s, by=by, image=image)
@@ -153,8 +152,10 @@ class LinearAutoencoder(ClosedForm):
         return penalty
 
 
-def squares(events: Interactions) -> np.ndarray:
-    """The diagonal of the Gram matrix, summed in parts so that no copy of the interactions is made."""
+def squares(events: Interactions | Gram) -> np.ndarray:
+    """The diagonal of the Gram matrix; of interactions, summed in parts so that no copy of them is made."""
+    if isinstance(events, Gram):
+        return events.matrix.diagonal()
     total = np.zeros(events.n_items)
     for start in range(0, events.n_interactions, PART):
         part = slice(start, start + PART)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from gramian import store
 from gramian.data.tables import is_number
 from gramian.errors import Inaccurate, NotSupported
+from gramian.linalg.gram import sizes
 from gramian.linalg.product import dense_panels
 from gramian.linalg.rows import OWN, PULL, REST, RIDGE, SHARED, Fixed, Rows, alone, exact
 from gramian.models.scorers import cosines
@@ -137,11 +138,6 @@ class Factors:
         store.require(len(kinds) == 1 and kinds <= {np.dtype(np.float32), np.dtype(np.float64)}, "vectors of one precision")
         store.require(all(bool(np.isfinite(part).all()) for part in arrays.values()), "finite vectors")
         return Factors(fixed, Rule.from_json(facts["rule"]))
-
-
-def sizes(x: sp.csr_array, axis: int = 1) -> np.ndarray:
-    """The sum of each row, or of each column."""
-    return np.asarray(x.sum(axis=axis), np.float64)
 
 
 def require_finite(values: np.ndarray, do: str = "Fit with a higher l2") -> None:

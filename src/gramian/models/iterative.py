@@ -105,9 +105,6 @@ class Iterative(Recipe):
         """
         require_interactions(events)
         self.require_possible(events)
-        if self.needs_binary and not events.is_binary:
-            do = "Read the events with min_value=... instead of value=..., or use IALS or RG2"
-            raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
         kind = checked_dtype(dtype)
         require(self.fit_bytes(events, kind), f"training {self} on {events}", "Choose a lower rank")
         return self._epochs(events, kind, None if scratch is None else Path(scratch), again, n_threads)
@@ -115,6 +112,9 @@ class Iterative(Recipe):
     def require_possible(self, events: Interactions) -> None:
         """Refuse settings that make no sense for these interactions."""
         require_rank(self.rank, min(events.n_users, events.n_items) - 1, events)
+        if self.needs_binary and not events.is_binary:
+            do = "Read the events with min_value=... instead of value=..., or use IALS or RG2"
+            raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
 
     def _epochs(
         self, events: Interactions, kind: type, folder: Path | None, again: bool, n_threads: int | None

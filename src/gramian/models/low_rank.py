@@ -15,7 +15,8 @@ W* = dMat(c) − P dMat(t) (`autoencoders.py`; C = P⁻¹ = S + dMat(Λ)) projec
     W*ᵀ C W*    what W* puts out (the best approximation under the model's own loss), or of
     W*ᵀ W*      the weights themselves (the truncated SVD).
 
-Neither is ever formed: C is multiplied through the sparse X, and P is the one matrix there is.
+Neither is ever formed: C is multiplied through the sparse X, and P is the one matrix there is. Where only the Gram is known, as
+when it was summed on a cluster, it takes the place of X.
 """
 
 from __future__ import annotations
@@ -26,17 +27,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
+from gramian.linalg.gram import Gram
+from gramian.linalg.inverse import Operator
 from gramian.linalg.spectral import GramOf, Top, top, top_bytes
 from gramian.models.autoencoders import DLAE, EDLAE, LinearAutoencoder, dropout_setting, l2_setting, squares
-from gramian.models.recipe import Recipe, setting
+from gramian.models.recipe import OfGram, Recipe, setting
 from gramian.models.scorers import ItemWeights, LowRank
 from gramian.progress import track
 from gramian.recommender import Scorer
 
+Known = Interactions | Gram  # what is known of X: all of it, or its Gram
 RANKS = (32, 64, 128, 256, 512)
 START = 64  # singular values looked at first, where the rank is induced
 
@@ -45,7 +48,7 @@ def rank_setting() -> Any:
     return setting(128, "number of factors", at_least=1, tries=RANKS)
 
 
-class Truncated(Recipe):
+class Truncated(OfGram):
     """A model of two thin factors from one decomposition, which serves every smaller rank."""
 
     rank: int
@@ -56,16 +59,19 @@ class Truncated(Recipe):
         """Recipes with the same one share a decomposition."""
 
     @abstractmethod
-    def decompose(self, events: Interactions, rank: int, dtype: type) -> Any:
+    def decompose(self, events: Known, rank: int, dtype: type) -> Any:
         """The decomposition, to this rank."""
 
     @abstractmethod
     def truncated(self, found: Any) -> Scorer:
         """The model, from a decomposition to its rank or more."""
 
-    def highest(self, events: Interactions) -> int:
+    def highest(self, events: Known) -> int:
         """The highest rank there is."""
         return min(events.n_users, events.n_items)
+
+    def from_gram(self, gram: Gram, overwrite: bool) -> Scorer:
+        return self.truncated(decomposed([self], gram, gram.matrix.dtype.type))
 
     def scorer(self, events: Interactions, dtype: type) -> Scorer:
         return self.truncated(decomposed([self], events, dtype))
@@ -74,23 +80,33 @@ class Truncated(Recipe):
         return 8 * events.n_interactions + top_bytes(events.n_items, self.rank, np.dtype(dtype).itemsize)
 
 
-def decomposed(recipes: Sequence[Truncated], events: Interactions, dtype: type) -> Any:
+def decomposed(recipes: Sequence[Truncated], events: Known, dtype: type) -> Any:
     """The decomposition that recipes share, to the highest rank of them."""
     rank = max(recipe.rank for recipe in recipes)
     require_rank(rank, recipes[0].highest(events), events)
     return recipes[0].decompose(events, rank, dtype)
 
 
-def require_rank(rank: int, highest: int, events: Interactions) -> None:
+def require_rank(rank: int, highest: int, events: Known) -> None:
     if rank > highest:
         got = f"rank={rank:,} for {events.n_users:,} users and {events.n_items:,} items"
         do = f"Choose rank={highest:,} or less" if highest else "There is nothing to factor"
         raise InvalidInput(f"a rank of at most {highest:,}", got, do)
 
 
-def singular(events: Interactions, rank: int, dtype: type) -> Top:
-    """The top right singular vectors of X, and the squares of its singular values; the Gram is not formed."""
-    return top(GramOf(events.matrix, dtype), rank)
+def operator(events: Known, dtype: type) -> Operator:
+    """S, to be multiplied by: through the sparse X, or where it is there already, as it is."""
+    return events.matrix if isinstance(events, Gram) else GramOf(events.matrix, dtype)
+
+
+def singular(events: Known, rank: int, dtype: type) -> Top:
+    """The top right singular vectors of X, and the squares of its singular values."""
+    return top(operator(events, dtype), rank)
+
+
+def full_rank(recipe: LinearAutoencoder, events: Known, dtype: type) -> ItemWeights:
+    """A full-rank autoencoder; a Gram stays as it is."""
+    return recipe.from_gram(events, False) if isinstance(events, Gram) else recipe.scorer(events, dtype)
 
 
 def kept(sigma: np.ndarray, f: np.ndarray, vectors: np.ndarray, name: str) -> LowRank:
@@ -112,7 +128,7 @@ class Shrinking(Truncated):
     def decomposition(self) -> Hashable:
         return "singular vectors"
 
-    def decompose(self, events: Interactions, rank: int, dtype: type) -> Top:
+    def decompose(self, events: Known, rank: int, dtype: type) -> Top:
         return singular(events, rank, dtype)
 
     def truncated(self, found: Top) -> LowRank:
@@ -189,14 +205,17 @@ def lowered(sigma: np.ndarray, by: Any) -> np.ndarray:
     return np.maximum(1 - by / sigma, 0)
 
 
-class Induced(Recipe):
+class Induced(OfGram):
     """Lowers all singular values by one number μ that depends on them, and so chooses its own rank."""
 
     @abstractmethod
     def threshold(self, sums: np.ndarray, d: np.ndarray) -> np.ndarray:
         """μ for each number d of singular values kept, from the sums of the d largest."""
 
-    def scorer(self, events: Interactions, dtype: type) -> LowRank:
+    def from_gram(self, gram: Gram, overwrite: bool) -> LowRank:
+        return self.scorer(gram, gram.matrix.dtype.type)
+
+    def scorer(self, events: Known, dtype: type) -> LowRank:
         most = min(events.n_users, events.n_items)
         rank = min(START, most)
         while True:
@@ -256,10 +275,10 @@ class Output:
     Expanded further, it would lose its digits: for a large Λ all terms are large, and their sum is not.
     """
 
-    def __init__(self, weights: ItemWeights, x: sp.csr_array, penalty: np.ndarray) -> None:
+    def __init__(self, weights: ItemWeights, gram: Operator, penalty: np.ndarray) -> None:
         self.weights, self.n, self.dtype = weights, weights.n_items, weights.inverse.dtype
         rest = weights.diagonal.astype(np.float64) * penalty - weights.factor
-        self.gram, self.rest = GramOf(x, self.dtype.type), rest.astype(self.dtype)[:, None]
+        self.gram, self.rest = gram, rest.astype(self.dtype)[:, None]
 
     def __matmul__(self, right: np.ndarray) -> np.ndarray:
         image = encoded(self.weights, right)
@@ -297,10 +316,11 @@ class Projecting(Truncated):
     def decomposition(self) -> Hashable:
         return self.full, self.truncate
 
-    def decompose(self, events: Interactions, rank: int, dtype: type) -> LowRank:
-        weights = self.full.scorer(events, dtype)
+    def decompose(self, events: Known, rank: int, dtype: type) -> LowRank:
+        weights = full_rank(self.full, events, dtype)
         penalty = self.full.safe_penalty(squares(events))
-        q = top(Output(weights, events.matrix, penalty) if self.truncate == "output" else Squared(weights), rank).vectors
+        gram = operator(events, weights.inverse.dtype.type)
+        q = top(Output(weights, gram, penalty) if self.truncate == "output" else Squared(weights), rank).vectors
         return LowRank(encoded(weights, q), q)
 
     def truncated(self, found: LowRank) -> LowRank:
@@ -341,7 +361,7 @@ class LowRankEDLAE(Projecting):
 
 
 @dataclass(frozen=True)
-class ADMMEDLAE(Recipe):
+class ADMMEDLAE(OfGram):
     """min ‖X − X(UVᵀ − dMat(β))‖² + ‖Λ^½(UVᵀ − dMat(β))‖²  with  β = diag UVᵀ, by the printed updates   (paper 004, Eq. 35).
 
     They close the constraint, but penalise all of UVᵀ and not what is left without its diagonal, so that they end near the
@@ -354,19 +374,22 @@ class ADMMEDLAE(Recipe):
     omega: float = setting(100.0, "how hard the constraint is pulled closed", at_least=1e-9)
     n_epochs: int = setting(20, "rounds of updates", at_least=1)
 
-    def scorer(self, events: Interactions, dtype: type) -> LowRank:
+    def from_gram(self, gram: Gram, overwrite: bool) -> LowRank:
+        return self.scorer(gram, gram.matrix.dtype.type)
+
+    def scorer(self, events: Known, dtype: type) -> LowRank:
         require_rank(self.rank, min(events.n_users, events.n_items), events)
         u, v, _ = list(self.epochs(events, dtype))[-1]
         return LowRank(u, v)
 
-    def epochs(self, events: Interactions, dtype: type) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def epochs(self, events: Known, dtype: type) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """U, V and β after each round."""
         s = squares(events)
         penalty = EDLAE(self.dropout, self.l2).safe_penalty(s)
         stiffness = penalty + self.omega  # Ω
         p = self.dropout
-        inverse = EDLAE(2 * p / (1 + p), 2 * self.l2 + self.omega).scorer(events, dtype).inverse  # (S + Λ + Ω)⁻¹
-        gram = GramOf(events.matrix, inverse.dtype.type)
+        inverse = full_rank(EDLAE(2 * p / (1 + p), 2 * self.l2 + self.omega), events, dtype).inverse  # (S + Λ + Ω)⁻¹
+        gram = operator(events, inverse.dtype.type)
         s, penalty, stiffness = (part.astype(inverse.dtype)[:, None] for part in (s, penalty, stiffness))
         v = top(gram, self.rank).vectors
         beta = gamma = np.zeros((events.n_items, 1), inverse.dtype)

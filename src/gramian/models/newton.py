@@ -14,8 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramian.data.interactions import Interactions
+from gramian.linalg.gram import sizes
 from gramian.linalg.product import times
-from gramian.models.factors import Factors, require_finite, sizes
+from gramian.models.factors import Factors, require_finite
 from gramian.models.iterative import Iterative, State, epochs_setting, seed_setting
 from gramian.models.low_rank import rank_setting
 from gramian.models.recipe import setting

@@ -180,26 +180,35 @@ class Estimate:
         return f"about {duration(self.seconds)}, {', '.join(parts)}: it {'fits' if self.fits else 'does not fit'}"
 
 
+class Elsewhere(ABC):
+    """Interactions that are not on this machine, and know how a recipe is fitted where they are."""
+
+    @abstractmethod
+    def fitted(self, recipe: Recipe, dtype: type, scratch: str | Path | None, n_threads: int | None) -> Recommender: ...
+
+
 @dataclass(frozen=True)
 class Recipe(Part, ABC):
     """The base of all models."""
 
     def fit(
         self,
-        events: Interactions,
+        events: Interactions | Elsewhere,
         *,
         dtype: str | type = "float32",
         scratch: str | Path | None = None,
         n_threads: int | None = None,
     ) -> Recommender:
-        """Fit on interactions.
+        """Fit on interactions, here or on a cluster (`gr.spark.interactions`).
 
         `dtype="float64"` doubles the memory for models whose float32 inverse would be poor. With a `scratch` folder the
         matrix lives in a memory-mapped file there, or the last epochs do, and the same fit, killed and started again, goes on
         where it was.
         """
-        require_interactions(events)
         kind = checked_dtype(dtype)
+        if isinstance(events, Elsewhere):
+            return events.fitted(self, kind, scratch, n_threads)
+        require_interactions(events)
         with threads(n_threads):
             scorer = self.scorer(events, kind) if scratch is None else self.scorer_in(Path(scratch), events, kind)
         return Recommender(scorer, self, events)
@@ -253,14 +262,38 @@ class Recipe(Part, ABC):
         raise NotSupported("a model of one matrix or of epochs, with scratch", type(self).__name__, "Leave scratch out")
 
 
-class ClosedForm(Recipe):
-    """A recipe that needs only the Gram matrix."""
+class OfGram(Recipe):
+    """A recipe whose model is a function of the Gram matrix."""
 
     needs_binary = False  # whether the mathematics holds for 0/1 interactions only
+    normalised = False  # whether it is the row-normalised Gram
 
-    @abstractmethod
     def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> Scorer:
         """Fit from a Gram matrix, leaving it as it is, or working in its memory with `overwrite=True`."""
+        if not isinstance(gram, Gram):
+            raise InvalidInput("a Gram", type(gram).__name__, "Make it: gr.Gram.of(events)")
+        if gram.is_normalised != self.normalised:
+            kinds = ("the plain Gram", "the row-normalised Gram")
+            wanted, got = kinds[self.normalised], kinds[gram.is_normalised]
+            do = f"Make it: gr.Gram.of(events, normalised={self.normalised})"
+            raise InvalidInput(f"{wanted} for {type(self).__name__}", got, do)
+        self.require_binary(gram.is_binary)
+        return self.from_gram(gram, overwrite)
+
+    @abstractmethod
+    def from_gram(self, gram: Gram, overwrite: bool) -> Any:
+        """The fitted arrays, from a Gram of the right kind."""
+
+    def require_binary(self, is_binary: bool) -> None:
+        if self.needs_binary and not is_binary:
+            name = type(self).__name__
+            raise InvalidInput(
+                f"0/1 interactions for {name}", "weights", "Read the events with min_value=... instead of value=..."
+            )
+
+
+class ClosedForm(OfGram):
+    """One that needs the Gram matrix as a whole."""
 
     def scorer(self, events: Interactions, dtype: type) -> Any:
         return precise(lambda dtype: self.fit_gram(self.gram(events, dtype), overwrite=True), dtype)
@@ -284,13 +317,6 @@ class ClosedForm(Recipe):
         n = events.n_items
         by_column = 8 * events.n_interactions  # the interactions once more, while the Gram is made
         return (size(n) + column_size(n, WIDTH) + pivot_size(n, WIDTH)) * np.dtype(dtype).itemsize + by_column
-
-    def require_binary(self, is_binary: bool) -> None:
-        if self.needs_binary and not is_binary:
-            name = type(self).__name__
-            raise InvalidInput(
-                f"0/1 interactions for {name}", "weights", "Read the events with min_value=... instead of value=..."
-            )
 
 
 def equivalent(one: Recipe, other: Recipe) -> bool:

@@ -11,20 +11,21 @@ Rows and penalties are weighed alike, so the optimum is the soft-thresholded SVD
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
+from gramian.linalg.gram import Gram, row_normalised, sizes
+from gramian.linalg.inverse import Operator
 from gramian.linalg.spectral import GramOf, Top, top
-from gramian.models.als import Alternating, solver_setting
-from gramian.models.factors import Factors, Rule, Terms, sizes
-from gramian.models.iterative import State, epochs_setting, seed_setting
-from gramian.models.low_rank import Truncated, rank_setting
+from gramian.models.als import Alternating, Sums, solver_setting
+from gramian.models.factors import Factors, Rule, Terms
+from gramian.models.iterative import epochs_setting, seed_setting
+from gramian.models.low_rank import Known, Truncated, rank_setting
 from gramian.models.recipe import setting
 from gramian.models.solvers import Solver
 
@@ -55,7 +56,7 @@ def loss(n_items: int, l2: float, negative_weight: float = 1.0, taken: float = 0
 class Centred:
     """C · A · C, with C = I − 11ᵀ/n, which takes the mean off."""
 
-    def __init__(self, operator: GramOf) -> None:
+    def __init__(self, operator: Operator) -> None:
         self.operator, self.n, self.dtype = operator, operator.n, operator.dtype
 
     def __matmul__(self, right: np.ndarray) -> np.ndarray:
@@ -67,6 +68,8 @@ class Centred:
 class RG2(Truncated):
     """RG² at its global optimum, in closed form: no epochs, no seed."""
 
+    normalised = True
+
     rank: int = rank_setting()
     l2: float = penalty_setting()
 
@@ -74,14 +77,15 @@ class RG2(Truncated):
     def decomposition(self) -> Hashable:
         return "RG2"
 
-    def decompose(self, events: Interactions, rank: int, dtype: type) -> tuple[Top, float]:
-        x, s = events.matrix, sizes(events.matrix)
-        data = np.repeat((1 / np.sqrt(np.maximum(s, 1e-30))).astype(dtype), np.diff(x.indptr))
-        data *= x.data
-        normal = sp.csr_array((data, x.indices, x.indptr), x.shape)
-        return top(Centred(GramOf(normal, dtype)), rank), float(s.sum())
+    def decompose(self, events: Known, rank: int, dtype: type) -> tuple[Top, float]:
+        """The top of the row-normalised, centred Gram, and the weight of all interactions, which is the sum of the Gram."""
+        if isinstance(events, Gram):
+            weight = (events.matrix @ np.ones((events.n_items, 1))).sum()
+            return top(Centred(events.matrix), rank), float(weight)
+        normal = row_normalised(events.matrix, dtype)
+        return top(Centred(GramOf(normal, dtype)), rank), float(sizes(events.matrix).sum())
 
-    def highest(self, events: Interactions) -> int:
+    def highest(self, events: Known) -> int:
         """One less than of other models: a mean is taken off."""
         return super().highest(events) - 1
 
@@ -111,9 +115,9 @@ class Weighing(Alternating):
     def rule(self, n_items: int) -> Rule:
         return loss(n_items, self.l2, self.negative_weight)
 
-    def item_ridges(self, events: Interactions) -> np.ndarray:
-        s, a = sizes(events.matrix), self.negative_weight
-        return self.l2 * ((1 - a) * (events.matrix.T @ s) + a * s.sum())
+    def item_ridges(self, sums: Sums) -> np.ndarray:
+        a = self.negative_weight
+        return self.l2 * ((1 - a) * sums.by_size + a * sums.by_item.sum())
 
 
 @dataclass(frozen=True)
@@ -177,10 +181,10 @@ class RGX(Weighing):
         total = items.sum(axis=0)
         return gram - self.interaction / len(items) * np.outer(total, total)
 
-    def improved(self, events: Interactions, state: State) -> Generator[State, float | None, None]:
+    def require_possible(self, events: Interactions) -> None:
+        super().require_possible(events)
         most = events.n_items * self.negative_weight
         if self.form == "printed" and self.interaction > most:
             wanted = "interaction of RGX at which every system is positive definite"
             got = f"{self.interaction:g} for {events.n_items:,} items and negative_weight={self.negative_weight:g}"
             raise InvalidInput(wanted, got, f"Choose at most {most:g}")
-        return super().improved(events, state)

@@ -22,5 +22,5 @@ class SLIM(ClosedForm):
     l2: float = l2_setting()
     non_negative: bool = setting(True, "allow no negative weights")
 
-    def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> SparseWeights:
+    def from_gram(self, gram: Gram, overwrite: bool) -> SparseWeights:
         return SparseWeights(regressions(gram.matrix, self.l1, self.l2, self.non_negative))
