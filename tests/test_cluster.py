@@ -1,4 +1,4 @@
-"""A real cluster in processes of its own: a master and two workers on loopback, of which one is killed. And the command line."""
+"""A real cluster in processes of its own, a master and two workers on loopback, of which one is killed. The command line."""
 
 import os
 import re

@@ -1,9 +1,12 @@
 """Every Python example in README and docs runs, in a folder of its own."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
+
+from test_spark import pytestmark as with_spark
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -12,8 +15,11 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 EXAMPLES = [page for page in PAGES if page.name not in ("results.md", "peers.md")]  # which have figures only
 
 
-@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=with_spark if page.name == "spark.md" else [], id=page.name) for page in EXAMPLES]
+)
 def test_examples_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     assert blocks
     monkeypatch.chdir(tmp_path)

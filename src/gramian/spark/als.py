@@ -93,6 +93,9 @@ class Alone:
     def restore(self, vectors: RDD[tuple[int, bytes]]) -> None:
         pass
 
+    def close(self) -> None:
+        pass
+
 
 class Party(NamedTuple):
     """A block's users, their vectors, and which of them each block of items is to hear of."""
@@ -117,9 +120,10 @@ class Exchanging:
         self.told = blocks.flatMap(introductions(job)).partitionBy(job.n_blocks, int).mapPartitions(joined)
         self.told.persist(StorageLevel.MEMORY_AND_DISK)
         self.parties = blocks.map(lambda block: Party(block, sends(block, job.n_blocks), job.nowhere(block)))
+        self.kept: RDD[Party] | None = None  # those of the last epoch
 
     def epoch(self, items: np.ndarray) -> np.ndarray:
-        job, context, before = self.job, self.told.context, self.parties
+        job, context, before = self.job, self.told.context, self.kept
         fixed, basis = turned(job.recipe, items)
         known = context.broadcast((fixed, basis))
 
@@ -127,9 +131,10 @@ class Exchanging:
             with threads(cpus()):
                 return party._replace(vectors=job.solved(party.block, party.vectors, *known.value))
 
-        self.parties = before.map(half).persist(StorageLevel.MEMORY_AND_DISK)
-        gram, total = self.parties.map(lambda party: job.shared(party.block, party.vectors)).treeReduce(added)
-        before.unpersist()
+        parties = self.parties.map(half).persist(StorageLevel.MEMORY_AND_DISK)
+        gram, total = parties.map(lambda party: job.shared(party.block, party.vectors)).treeReduce(added)
+        if before is not None:
+            before.unpersist()
         nobody = np.zeros((0, job.recipe.rank), items.dtype)
         shared, turn = Fixed.of(nobody, gram, total)  # for the users' vectors themselves are elsewhere
         there = context.broadcast((shared, turn, fixed.factors, self.of_items))
@@ -150,12 +155,12 @@ class Exchanging:
             for to, users in enumerate(party.sends):
                 yield to, (party.block.number, party.vectors[users])
 
-        letters = self.parties.flatMap(post).partitionBy(job.n_blocks, int).glom()
+        letters = parties.flatMap(post).partitionBy(job.n_blocks, int).glom()
         found = np.empty_like(items)
         for part in self.told.zip(letters).map(solve).collect():
             if part is not None:
                 found[part[0] :: job.n_blocks] = part[1]
-        self.parties = self.parties.map(lambda party: party._replace(vectors=party.vectors @ there.value[1]))
+        self.kept, self.parties = parties, parties.map(lambda party: party._replace(vectors=party.vectors @ there.value[1]))
         return found
 
     def vectors(self) -> RDD[tuple[int, bytes]] | None:
@@ -170,6 +175,12 @@ class Exchanging:
 
         by_number = self.parties.keyBy(lambda party: party.block.number)
         self.parties = by_number.join(vectors, n_blocks).values().map(with_vectors)
+
+    def close(self) -> None:
+        """Let the cluster's memory go."""
+        self.told.unpersist()
+        if self.kept is not None:
+            self.kept.unpersist()
 
 
 def turned(recipe: Alternating, items: np.ndarray) -> tuple[Fixed, np.ndarray]:
@@ -231,6 +242,7 @@ def trained(recipe: Alternating, events: SparkInteractions, dtype: type, scratch
             if kept is not None and (following % every == 0 or following == recipe.n_epochs):
                 kept.write(following, items, way.vectors())
             advance(1)
+    way.close()
     return recipe.fitted(events.catalog, State.of(items[:0], items))
 
 
