@@ -25,41 +25,33 @@ def gram(events: SparkInteractions, dtype: str | type = "float32", *, normalised
     """S = XᵀX, equal to `gr.Gram.of` of the same interactions; of rows divided by √|x| where `normalised`, which RG2 needs."""
     if not isinstance(events, SparkInteractions):
         raise InvalidInput("interactions on a cluster", type(events).__name__, "Make them: gr.spark.interactions(...)")
-    matrix = Symmetric.empty(events.n_items, checked_dtype(dtype))
+    n = events.n_items
+    matrix = Symmetric.empty(n, checked_dtype(dtype))
+    matrix.buffer[:] = 0  # a block column of items that nobody touched has no parts
     spans, kind = matrix.spans(), matrix.dtype.type
 
     def parts(block: Block) -> Iterator[Tile]:
-        """Of one block, all columns where it has anything."""
+        """What one block adds to each block column, where it has anything."""
         with threads(cpus()):
             products = Products(row_normalised(block.matrix, kind) if normalised else block.matrix, WIDTH)
             for number, (first, last) in enumerate(spans):
                 if products.costs[first:last].any():
-                    part = np.empty((events_n - first) * (last - first), kind)
+                    part = np.empty((n - first) * (last - first), kind)
                     products.write(part, first, last)
                     yield number, part
 
-    events_n = events.n_items
     tiles = events.shape.rdd(events.blocks).flatMap(parts).partitionBy(len(spans), int).mapPartitions(summed)
-    seen = set()
     with bar("summing the Gram", len(spans)) as advance:
         for number, tile in tiles.toLocalIterator(prefetchPartitions=True):
-            first, last = spans[number]
-            matrix.block(first, last).T.reshape(-1)[:] = tile
-            seen.add(number)
+            matrix.block(*spans[number]).T.reshape(-1)[:] = tile
             advance(1)
-    for number in set(range(len(spans))) - seen:  # of items nobody touched
-        matrix.block(*spans[number])[:] = 0
     return Gram(matrix, events.items, events.n_users, events.is_binary, normalised)
 
 
-def summed(tiles: Iterable[Tile]) -> Iterator[Tile]:
-    """The sum of each block column, in float64: float32 would stall at 2²⁴ users."""
-    totals: dict[int, np.ndarray] = {}
-    kinds: dict[int, np.dtype] = {}
-    for number, tile in tiles:
-        if number in totals:
-            totals[number] += tile
-        else:
-            totals[number], kinds[number] = tile.astype(np.float64), tile.dtype
-    for number, total in totals.items():
-        yield number, total.astype(kinds[number])
+def summed(parts: Iterable[Tile]) -> Iterator[Tile]:
+    """The sum of one block column, in float64: float32 would stall at 2²⁴ users."""
+    total: Tile | None = None
+    for number, part in parts:
+        total = number, part.astype(np.float64) if total is None else np.add(total[1], part, out=total[1])
+    if total is not None:
+        yield total[0], total[1].astype(part.dtype)
