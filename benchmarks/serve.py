@@ -7,6 +7,7 @@ script. Histories have 50 items, drawn as popular as the events are.
 """
 
 import argparse
+import compileall
 import json
 import re
 import shutil
@@ -149,6 +150,7 @@ def main(n: int, connections: int, batch: int, memory: int) -> None:
         request("/recommend/batch", {"histories": [drawn[(start + i) % len(drawn)] for i in range(batch)], "k": 10})
         for start in range(4)
     ]
+    compileall.compile_dir(Path(gr.__file__).parent, quiet=1)  # as pip does
     starts = []
     for _ in range(3):
         server = Server(single[0])

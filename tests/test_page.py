@@ -14,6 +14,9 @@ import pytest
 from playwright.sync_api import Error, expect, sync_playwright
 
 import gramian as gr
+from gramian.app.benchmark import Benchmark
+from gramian.app.experiment import find
+from gramian.app.standings import Standings
 
 expect.set_options(timeout=30_000)  # of a busy machine
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -294,6 +297,19 @@ def test_a_models_page_draws_its_charts(visit, models):
     expect(page.get_by_role("img", name="Weights").locator("rect").first).to_be_visible()
     expect(page.get_by_role("img", name="Popularity").locator("path.line")).to_have_count(2)
     assert "NaN" not in page.locator("#page").inner_html()
+
+
+def test_the_leaderboard_is_the_journal(visit, tmp_path):
+    journal = tmp_path / "own.jsonl"
+    Benchmark(journal).run(find("movielens").only([], ["Popularity"]))
+    tables = Standings(journal).tables()
+    page = visit()
+    page.route("**/leaderboard", lambda route: route.fulfill(json={"tables": tables}))
+    page.get_by_role("link", name="Leaderboard").click()
+    expect(page.get_by_role("heading", name=tables[0]["title"])).to_be_visible()
+    row = page.get_by_role("row").filter(has=page.get_by_role("rowheader", name="Popularity"))
+    for figure in tables[0]["data"][0]["rows"][0]["figures"].values():
+        expect(row).to_contain_text(f"{figure['ours']:.4f}")
 
 
 def test_leaderboard_without_a_journal(visit):

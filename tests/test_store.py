@@ -113,6 +113,15 @@ def test_damage_gives_one_clear_error(events, tmp_path, name, damage):
         gr.load(tmp_path / "model")
 
 
+def test_a_damaged_folder_is_told_whatever_was_made_of_it(events, tmp_path):
+    gr.EASE(l2=5.0).fit(events).save(tmp_path / "model")
+    flip(tmp_path / "model" / store.ARRAYS)
+    with pytest.raises(gr.errors.DamagedFile, match="truncated or edited"), store.opened(tmp_path / "model", "model"):
+        pass
+    with pytest.raises(gr.errors.DamagedFile, match="truncated or edited"), store.opened(tmp_path / "model", "model"):
+        raise KeyError("what the damage led to")
+
+
 def test_edited_settings_are_noticed(events, tmp_path):
     gr.EASE(l2=5).fit(events).save(tmp_path / "model")
     path = tmp_path / "model" / "manifest.json"

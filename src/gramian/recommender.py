@@ -497,8 +497,7 @@ def loaded(path: str | Path, recipes: Mapping[str, Any], scorers: Mapping[str, A
 
     A folder from a stranger may hold anything under a valid checksum, and the kernels check no bounds, so all is checked here.
     """
-    facts, arrays, ids = store.read(path, "model")
-    with store.damage_in(path):
+    with store.opened(path, "model") as (facts, arrays, ids), store.damage_in(path):
         users, items, titles, tags = Index(ids["users"]), Index(ids["items"]), ids.get("titles"), ids.get("tags")
         titled = titles is None or (len(titles) == len(items) and all(isinstance(title, str) for title in titles))
         store.require(titled, "a title for every item")

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ FORMAT = 1
 MANIFEST, ARRAYS, IDS = "manifest.json", "arrays.safetensors", "ids.json"
 DTYPES = {"F64": np.float64, "I64": np.int64, "F32": np.float32, "I32": np.int32, "BOOL": np.bool_}
 CHUNK = 1 << 24
+Saved = tuple[dict[str, Any], dict[str, np.ndarray], dict[str, list[Any]]]  # facts, arrays, ids
 
 
 def place(path: str | Path, kind: str) -> Path:
@@ -69,38 +71,67 @@ def write(
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, list[Any]]]:
+def read(path: str | Path, kind: str) -> Saved:
     """The facts, the memory-mapped arrays and the ids of a saved folder, after every check."""
+    with opened(path, kind) as found:
+        return found
+
+
+@contextmanager
+def opened(path: str | Path, kind: str) -> Iterator[Saved]:
+    """What `read` gives, to make something of it while the checksums of large files are computed.
+
+    They are compared at the end: nothing that was made of a damaged folder gets out.
+    """
     path = Path(path)
     if not path.exists():
         raise MissingFile(f"a saved {kind} at {path}", "nothing there", "Check the path")
-    again = f"Save the {kind} again"
-    try:
-        manifest = json.loads((path / MANIFEST).read_text())
-        checksum = manifest.pop("checksum")
-        if not isinstance(manifest["format"], int) or manifest["format"] > FORMAT:
-            raise DamagedFile(
-                f"format {FORMAT} or older in {path}", f"format {manifest['format']}", "Upgrade gramian to read it"
-            )
-        if checksum != _seal(manifest):
-            raise DamagedFile(f"an untouched {MANIFEST} in {path}", "one edited after saving", again)
-        if manifest["kind"] != kind:
-            raise DamagedFile(f"a saved {kind} at {path}", f"a saved {manifest['kind']}", f"Load it as a {manifest['kind']}")
-        with ThreadPoolExecutor() as aside:  # large files take their time, and ids can be read meanwhile
+    with ThreadPoolExecutor() as aside:
+        with _whole(path, kind):
+            manifest = _manifest(path, kind)
+            for name, (n_bytes, _) in manifest["files"].items():
+                _same(path / name, (path / name).stat().st_size, n_bytes)
             digests = {name: aside.submit(_digest, path / name) for name in manifest["files"]}
-            ids = {name: decode(part) for name, part in json.loads((path / IDS).read_bytes()).items()}
-        for name, (n_bytes, digest) in manifest["files"].items():
-            if (path / name).stat().st_size != n_bytes or digests[name].result() != digest:
-                raise DamagedFile(
-                    f"{n_bytes:,} bytes with the saved checksum in {path / name}", "a truncated or edited file", again
-                )
-        return manifest["facts"], _map_arrays(path / ARRAYS), ids
+        try:
+            with _whole(path, kind):
+                ids = {name: decode(part) for name, part in json.loads((path / IDS).read_bytes()).items()}
+                found = manifest["facts"], _map_arrays(path / ARRAYS), ids
+            yield found
+        finally:
+            with _whole(path, kind):
+                for name, (_, digest) in manifest["files"].items():
+                    _same(path / name, digests[name].result(), digest)
+
+
+@contextmanager
+def _whole(path: Path, kind: str) -> Iterator[None]:
+    """Turn whatever goes wrong with the files of a folder into one error."""
+    try:
+        yield
     except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, DamagedFile):
             raise
         raise DamagedFile(
             f"a saved {kind} at {path}", f"a folder that is not one ({type(error).__name__})", "Check the path"
         ) from None
+
+
+def _manifest(path: Path, kind: str) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads((path / MANIFEST).read_text())
+    checksum = manifest.pop("checksum")
+    if not isinstance(manifest["format"], int) or manifest["format"] > FORMAT:
+        raise DamagedFile(f"format {FORMAT} or older in {path}", f"format {manifest['format']}", "Upgrade gramian to read it")
+    if checksum != _seal(manifest):
+        raise DamagedFile(f"an untouched {MANIFEST} in {path}", "one edited after saving", f"Save the {kind} again")
+    if manifest["kind"] != kind:
+        raise DamagedFile(f"a saved {kind} at {path}", f"a saved {manifest['kind']}", f"Load it as a {manifest['kind']}")
+    return manifest
+
+
+def _same(file: Path, found: int | str, saved: int | str) -> None:
+    """The size of a file, or its checksum."""
+    if found != saved:
+        raise DamagedFile(f"{file} as it was saved", "a truncated or edited file", "Save it again")
 
 
 @contextmanager
@@ -186,11 +217,8 @@ def _map_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        digest = sha256()
-        while part := file.read(CHUNK):
-            digest.update(part)
-    return digest.hexdigest()
+    with open(path, "rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as content:
+        return sha256(content).hexdigest()  # in one call, which leaves Python to others meanwhile
 
 
 def _seal(manifest: Mapping[str, Any]) -> str:

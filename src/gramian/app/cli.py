@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -47,7 +48,7 @@ from gramian.app.options import (
     title_of,
 )
 from gramian.app.plots import plots
-from gramian.app.shelf import Shelf
+from gramian.app.shelf import Shelf, read_kernels
 from gramian.app.show import curve, heat_maps, leaderboard, out, points, reasons, recommendations
 from gramian.app.tables import benchmark, report
 from gramian.app.trial import Measured, Trial
@@ -450,12 +451,14 @@ def serve(
     quiet: Annotated[bool, typer.Option("--quiet", help="Log no requests.")] = False,
 ) -> None:
     """Serve models over HTTP, and a page where people see what they recommend and why."""
+    gc.disable()  # until all is there: nothing that is made before then is ever garbage
     with ThreadPoolExecutor(1) as aside:
-        loading = aside.submit(Shelf, models)  # while the packages that serve are imported
+        loading = aside.submit(Shelf, models)  # while what serves is imported
         try:
             from gramian.app import service  # noqa: PLC0415
         except ModuleNotFoundError as error:
             raise NotSupported("FastAPI and Uvicorn, to serve", f"no {error.name}", "Install gramian[serve]") from None
+        read_kernels()
     service.run(
         loading.result(),
         host=host,

@@ -19,13 +19,13 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from numba import set_num_threads
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 from starlette.exceptions import HTTPException
 
-from gramian.app import describe
+from gramian.app import describe, shapes
 from gramian.app.guard import LOG, OPEN_TO_ALL, USUAL, App, Counts, Guard, Limits, Tokens
 from gramian.app.portrait import portrait
-from gramian.app.shelf import Histories, Listed, Served, Shelf
+from gramian.app.shapes import HISTORY, LONGEST
+from gramian.app.shelf import MANY, Listed, Served, Shelf
 from gramian.app.standings import Standings
 from gramian.errors import GramianError, MissingFile, NotSupported, UnknownId
 
@@ -33,165 +33,11 @@ T = TypeVar("T")
 PAGE = Path(__file__).with_name("page")
 TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 WATCHED = 1.0  # seconds between looks at the folders
-BATCH, HISTORY, LONGEST, FILTER = 1_000, 2_000, 500, 10_000  # lists, items of a history, k, ids or tags of a filter: at most
 STATUS = {UnknownId: 404, MissingFile: 404, NotSupported: 409}  # of errors; all others are 422
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": shapes.Error} for status in (400, 404, 413, 422)}
+ERRORS[400]["content"] = {"text/plain": {}}  # Uvicorn's own words for what is no HTTP
 
 EMPTY = Listed([], [], False)  # for somebody unknown
-
-Id = StrictInt | StrictStr
-Weight = Annotated[float, Field(gt=0, lt=3e38, allow_inf_nan=False)]
-
-
-class Asked(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Weighted(Asked):
-    item: Id
-    weight: Weight
-
-
-class Ask(Asked):
-    """What the lists of one request have in common."""
-
-    model: StrictStr | None = Field(None, description="By name; the first one, unless told")
-    k: StrictInt = Field(10, ge=1, le=LONGEST)
-    allow: list[Id] | None = Field(None, max_length=FILTER, description="Only these items")
-    deny: list[Id] = Field([], max_length=FILTER, description="None of these items")
-    allow_tags: list[StrictStr] | None = Field(None, max_length=FILTER, description="Only items with one of these tags")
-    deny_tags: list[StrictStr] = Field([], max_length=FILTER, description="No items with any of these tags")
-    exclude_seen: StrictBool = Field(True, description="No items of the history itself")
-
-    def lists(self, served: Served, histories: Histories) -> list[Listed]:
-        allowed = served.allowed(self.allow, self.deny, self.allow_tags, self.deny_tags)
-        return served.lists(histories, self.k, allowed, exclude_seen=self.exclude_seen)
-
-
-class Touched(Asked):
-    """Somebody: a user the model was fitted on, items of a history, or both."""
-
-    user: Id | None = Field(None, description="A user the model was fitted on")
-    history: list[Id | Weighted] = Field([], max_length=HISTORY, description="Items, or items with weights")
-
-    def of(self, served: Served) -> Histories:
-        ids = [one.item if isinstance(one, Weighted) else one for one in self.history]
-        weights = [one.weight if isinstance(one, Weighted) else 1.0 for one in self.history]
-        return served.histories([ids], [weights], [self.user])
-
-
-class AskOne(Ask, Touched):
-    pass
-
-
-class AskMany(Ask):
-    users: list[Id] = Field([], max_length=BATCH, description="Users the model was fitted on")
-    histories: list[Annotated[list[Id], Field(max_length=HISTORY)]] = Field([], max_length=BATCH)
-
-
-class AskWhy(Touched):
-    model: StrictStr | None = None
-    item: Id
-
-
-class Item(BaseModel):
-    item: int | str
-    title: str | None = None
-    score: float
-
-
-class List(BaseModel):
-    items: list[Item]
-    unknown: list[int | str] = Field(description="Items of the history that the model does not know and ignored")
-    fallback: bool = Field(description="Nothing of the history was known: these are the most popular items")
-
-
-class ListOf(List):
-    model: str
-
-
-class ListFor(List):
-    user: int | str | None = Field(None, description="Where users were asked for")
-
-
-class Lists(BaseModel):
-    model: str
-    lists: list[ListFor]
-    unknown_users: list[int | str] = Field(description="Users the model was not fitted on; their lists are empty")
-
-
-class Similar(BaseModel):
-    model: str
-    item: int | str
-    items: list[Item]
-
-
-class Contribution(BaseModel):
-    item: int | str
-    title: str | None = None
-    value: float
-
-
-class Reason(BaseModel):
-    model: str
-    item: int | str
-    title: str | None = None
-    score: float
-    contributions: list[Contribution] = Field(
-        description="What each history item adds, the strongest first: they sum to the score"
-    )
-    unknown: list[int | str]
-
-
-class Found(BaseModel):
-    item: int | str
-    title: str | None = None
-    tags: list[str]
-    users: int = Field(description="How many users touched it")
-
-
-class Items(BaseModel):
-    items: list[Found]
-    unknown: list[int | str]
-
-
-class Facts(BaseModel):
-    name: str
-    recipe: dict[str, Any]
-    words: str
-    users: int
-    items: int
-    interactions: int
-    titles: bool
-    tags: list[str]
-    loaded: str
-    failed: str | None = Field(description="Why a newer version on disk is not served")
-
-
-class Models(BaseModel):
-    models: list[Facts]
-
-
-class Model(Facts):
-    measured: list[dict[str, Any]]
-    picture: dict[str, Any] | None
-    popularity: dict[str, list[float]]
-
-
-class Reloaded(BaseModel):
-    models: dict[str, bool] = Field(description="Whether each model was replaced")
-    failed: dict[str, str]
-
-
-class Leaderboard(BaseModel):
-    tables: list[dict[str, Any]]
-
-
-class Status(BaseModel):
-    status: str
-
-
-class Error(BaseModel):
-    error: str
 
 
 class Json(JSONResponse):
@@ -225,10 +71,13 @@ class Service:
 
     async def watch(self) -> None:
         """Warm up, then look at the folders again and again."""
-        for served in self.shelf.models.values():
+        every = list(self.shelf.models.values())
+        for served in every:
             await self.scored(served.warm)
-        for served in self.shelf.models.values():
+        for served in every:
             await to_thread(served.unfold)
+            await self.scored(served.warm)
+            await asyncio.get_running_loop().run_in_executor(self.many, served.warm, MANY)
         self.is_ready = True
         while True:
             await asyncio.sleep(WATCHED)
@@ -249,21 +98,21 @@ class Service:
                 LOG.warning("%s: %s", name, "replaced" if fresh else f"the one before goes on. {self.shelf.failed[name]}")
         return replaced
 
-    async def recommend(self, ask: AskOne) -> Response:
+    async def recommend(self, ask: shapes.AskOne) -> Response:
         """The best items for one user or history."""
         served = self.shelf[ask.model]
         (found,) = await self.scored(lambda: ask.lists(served, ask.of(served)))
         self.counts.lists.labels(served.name).inc()
         return Json({"model": served.name, **vars(found)})
 
-    async def recommend_batch(self, ask: AskMany) -> Response:
+    async def recommend_batch(self, ask: shapes.AskMany) -> Response:
         """The best items for many users and histories: first the users' lists, then the histories', in their order."""
         served = self.shelf[ask.model]
 
         def work() -> bytes:
             here = (served.users.positions(ask.users) >= 0).tolist()
             known = [user for user, own in zip(ask.users, here, strict=True) if own]
-            given: list[list[Id]] = [*([] for _ in known), *ask.histories]
+            given: list[list[shapes.Id]] = [*([] for _ in known), *ask.histories]
             found = ask.lists(served, served.histories(given, users=[*known, *(None for _ in ask.histories)]))
             self.counts.lists.labels(served.name).inc(len(found))
             of_user = dict(zip(known, found, strict=False))
@@ -281,7 +130,7 @@ class Service:
         found = await self.scored(lambda: served.similar(item, k))
         return Json({"model": served.name, **found})
 
-    async def explain(self, ask: AskWhy) -> Response:
+    async def explain(self, ask: shapes.AskWhy) -> Response:
         """Why an item has its score: what each item of the history adds to it."""
         served = self.shelf[ask.model]
         found = await self.scored(lambda: served.explain(ask.item, ask.of(served)))
@@ -291,7 +140,7 @@ class Service:
         self,
         model: str | None = None,
         query: Annotated[str, Query(max_length=200, description="Words of a title")] = "",
-        id: Annotated[list[str] | None, Query(max_length=HISTORY, description="Ids, in place of words")] = None,
+        id: Annotated[list[str], Query(max_length=HISTORY, description="Ids, in place of words")] = [],  # noqa: B006
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
     ) -> Response:
         """Items by words of their title, those that begin with them first; or by ids."""
@@ -365,20 +214,20 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         lifespan=service.running,
-        responses={status: {"model": Error} for status in (400, 404, 413, 422)},
+        responses=ERRORS,
     )
     for method, path, answer, shape in (
-        ("POST", "/recommend", service.recommend, ListOf),
-        ("POST", "/recommend/batch", service.recommend_batch, Lists),
-        ("GET", "/similar", service.similar, Similar),
-        ("POST", "/explain", service.explain, Reason),
-        ("GET", "/items", service.items, Items),
-        ("GET", "/models", service.models, Models),
-        ("GET", "/models/{name}", service.model, Model),
-        ("GET", "/leaderboard", service.leaderboard, Leaderboard),
-        ("POST", "/reload", service.reload, Reloaded),
-        ("GET", "/health", service.health, Status),
-        ("GET", "/ready", service.ready, Status),
+        ("POST", "/recommend", service.recommend, shapes.ListOf),
+        ("POST", "/recommend/batch", service.recommend_batch, shapes.Lists),
+        ("GET", "/similar", service.similar, shapes.Similar),
+        ("POST", "/explain", service.explain, shapes.Reason),
+        ("GET", "/items", service.items, shapes.Items),
+        ("GET", "/models", service.models, shapes.Models),
+        ("GET", "/models/{name}", service.model, shapes.Model),
+        ("GET", "/leaderboard", service.leaderboard, shapes.Leaderboard),
+        ("POST", "/reload", service.reload, shapes.Reloaded),
+        ("GET", "/health", service.health, shapes.Status),
+        ("GET", "/ready", service.ready, shapes.Status),
     ):
         app.add_api_route(path, answer, methods=[method], response_model=shape)
     app.add_api_route("/metrics", service.metrics, response_class=PlainTextResponse)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -44,6 +45,8 @@ def run(
     settings: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": "warning", "server_header": False}
     server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, timeout_graceful_shutdown=10, **settings))
     LOG.warning("Serving %s at http://%s:%d", ", ".join(shelf.models), host, port)
+    gc.freeze()  # what is there now stays, and need not be looked through again and again
+    gc.enable()
     with suppress(SystemExit):  # with which Uvicorn ends where it cannot listen
         server.run()
     if not server.started:

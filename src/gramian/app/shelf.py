@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from gramian.data.ids import Index
 from gramian.data.interactions import csr
 from gramian.errors import GramianError, InvalidInput, NotSupported, UnknownId
 from gramian.linalg.memory import available
+from gramian.linalg.topk import ranked
 from gramian.models import load
 from gramian.models.scorers import ItemWeights, Unfolded
 from gramian.recommender import Hide, Recommender
@@ -27,6 +29,8 @@ from gramian.store import CODECS, MANIFEST
 Id = int | str
 Stamp = tuple[int, ...]
 ONE_AT_A_TIME = threading.Lock()  # kernels that use every core, of which some cannot run beside others
+GIVING_WAY = 0.001  # seconds in which who waits for it takes it: a lock has no queue
+MANY = 100  # people who are answered as a batch is
 
 
 class Named:
@@ -233,9 +237,9 @@ class Served:
             "loaded": self.loaded.isoformat(timespec="seconds"),
         }
 
-    def warm(self) -> None:
-        """Compile, or read from the cache, what answers requests; what cannot answer fails here."""
-        self.lists(self.histories([[], self.items.ids(np.arange(1))]), 10)
+    def warm(self, n: int = 1) -> None:
+        """Compile, or read from the cache, what answers n people at once; what cannot answer fails here."""
+        self.lists(self.histories([[], *[self.items.ids(np.arange(1))] * n]), 10)
 
     def unfold(self) -> None:
         """Hold an item-item model's matrix whole where memory allows: in a file it is half, which is slow for one user."""
@@ -247,7 +251,13 @@ class Served:
         while unfolded is None:
             with ONE_AT_A_TIME:
                 unfolded = next(steps)
+            time.sleep(GIVING_WAY)
         self.model = Recommender(unfolded, self.model.recipe, self.events)
+
+
+def read_kernels() -> None:
+    """Read the compiler and the kernels that every list needs from the disk: what takes longest of a first answer."""
+    ranked(np.zeros(1, np.float32), 1, np.ones(1, np.bool_))
 
 
 def known(positions: np.ndarray) -> np.ndarray:
@@ -291,10 +301,12 @@ class Shelf:
         self.seen[name] = found
         try:
             fresh = Served(name, load(folder))
-            fresh.warm()
             fresh.unfold()
-        except (GramianError, OSError) as error:
-            self.failed[name] = str(error)
+            fresh.warm()
+            fresh.warm(MANY)
+        except Exception as error:  # whatever is wrong with the new one, the old one goes on
+            why = str(error) if isinstance(error, GramianError) else f"{type(error).__name__}: {error}"
+            self.failed[name] = why.replace(str(folder), name)  # where it lies is nobody's business
             return False
         self.models[name] = fresh
         self.failed.pop(name, None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -72,19 +74,22 @@ def ids_of(what: str, ids: Iterable[Any]) -> list[Any]:
 
 
 def as_array(values: list[Any]) -> np.ndarray:
-    if values and all(type(v) is int and -(2**63) <= v < 2**63 for v in values):
-        return np.array(values, dtype=np.int64)
+    if set(map(type, values)) == {int}:
+        with suppress(OverflowError):  # of ids beyond 64 bits
+            return np.array(values, dtype=np.int64)
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array
 
 
 def check_one_type(values: list[Any], column: str) -> None:
-    if any(v is None or (isinstance(v, float) and v != v) for v in values):
+    types = set(map(type, values))
+    floats = any(issubclass(kind, float) for kind in types)
+    if NoneType in types or (floats and any(isinstance(v, float) and v != v for v in values)):
         raise InvalidInput(f"an id in every row of {column!r}", "a null", "Drop or fill such rows first")
-    types = sorted({type(v).__name__ for v in values})
-    if len(types) > 1:
-        raise InvalidInput(f"ids of one type in {column!r}", " and ".join(types), "Cast the column to one type, such as str")
+    names = sorted({kind.__name__ for kind in types})
+    if len(names) > 1:
+        raise InvalidInput(f"ids of one type in {column!r}", " and ".join(names), "Cast the column to one type, such as str")
 
 
 def factorize(column: pl.Series) -> tuple[np.ndarray, Index]:

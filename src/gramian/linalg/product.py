@@ -44,9 +44,8 @@ def panels(
 
 
 def unfold(rows: np.ndarray, first: int, matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> None:
-    """Write W[:, first : first + PANEL] to its place in a whole W."""
-    every = np.arange(matrix.n)
-    pack(rows[:, first : first + PANEL], every, first, matrix.buffer, matrix.n, matrix.width, factor, diagonal)
+    """Write some rows of W, the first of which is number `first`."""
+    unfold_rows(rows, first, matrix.buffer, matrix.n, matrix.width, factor, diagonal)
 
 
 def row_panels(histories: sp.csr_array, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -55,7 +54,7 @@ def row_panels(histories: sp.csr_array, rows: np.ndarray) -> Iterator[tuple[int,
     width = n if n_users <= FEW else LONG
     sums = np.empty((n_users, min(width, n)), rows.dtype)
     for first in range(0, n, width):
-        part = sums[:, : n - first]
+        part = sums if first + width <= n else np.empty((n_users, n - first), rows.dtype)
         sum_rows(part, histories.indptr, histories.indices, histories.data, rows, first)
         yield first, part
 
@@ -119,6 +118,15 @@ def pack(packed, touched, first, buffer, n, block, factor, diagonal):  # type: i
         pack_row(packed[t], touched[t], first, buffer, n, block, factor, diagonal)
 
 
+@njit(parallel=True, cache=True, nogil=True)
+def unfold_rows(rows, start, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
+    # in square tiles, so that what lies in one line of a column's memory is taken at once
+    for group in prange((len(rows) + PANEL - 1) // PANEL):
+        for first in range(0, n, PANEL):
+            for r in range(group * PANEL, min(len(rows), (group + 1) * PANEL)):
+                pack_row(rows[r, first : first + PANEL], start + r, first, buffer, n, block, factor, diagonal)
+
+
 @njit(parallel=True, cache=True, fastmath={"contract"})
 def multiply(sums, indptr, indices, data, packed):  # type: ignore[no-untyped-def]
     for u in prange(len(indptr) - 1):
@@ -144,7 +152,7 @@ def multiply_few(scores, indptr, indices, data, touched, buffer, n, block, facto
 
 @njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
 def sum_rows(sums, indptr, indices, data, rows, first):  # type: ignore[no-untyped-def]
-    # A strip of all users after another, so that the rows' parts in it stay in cache; four rows at a time, which wait together.
+    # A strip of all users after another, so that rows' parts stay in cache; eight rows at a time, which wait together.
     n_users, width = sums.shape
     strip = LONG if n_users > FEW else STRIP
     for job in prange(n_users * ((width + strip - 1) // strip)):
@@ -152,12 +160,15 @@ def sum_rows(sums, indptr, indices, data, rows, first):  # type: ignore[no-untyp
         size = min(strip, width - left)
         total, at = np.zeros(size, sums.dtype), first + left
         p, stop = indptr[u], indptr[u + 1]
-        while p + 4 <= stop:
+        while p + 8 <= stop:
             a, b = rows[indices[p], at : at + size], rows[indices[p + 1], at : at + size]
             c, d = rows[indices[p + 2], at : at + size], rows[indices[p + 3], at : at + size]
+            e, f = rows[indices[p + 4], at : at + size], rows[indices[p + 5], at : at + size]
+            g, h = rows[indices[p + 6], at : at + size], rows[indices[p + 7], at : at + size]
             for i in range(size):
                 total[i] += data[p] * a[i] + data[p + 1] * b[i] + data[p + 2] * c[i] + data[p + 3] * d[i]
-            p += 4
+                total[i] += data[p + 4] * e[i] + data[p + 5] * f[i] + data[p + 6] * g[i] + data[p + 7] * h[i]
+            p += 8
         while p < stop:
             a = rows[indices[p], at : at + size]
             for i in range(size):

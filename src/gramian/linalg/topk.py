@@ -145,7 +145,7 @@ def insert(scores, columns, score, column):  # type: ignore[no-untyped-def]
     scores[at], columns[at] = score, column
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def push(scores, columns, panel, first, indptr, indices, allowed):  # type: ignore[no-untyped-def]
     # Nearly all scores are below the worst one kept, so they are dismissed a run at a time, by the largest of each run.
     for u in prange(panel.shape[0]):

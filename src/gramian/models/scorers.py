@@ -14,6 +14,8 @@ from gramian.linalg.memory import require
 from gramian.linalg.product import dense_panels, panels, row_panels, times, unfold
 from gramian.linalg.symmetric import PANEL, Symmetric
 
+UNFOLDED = 8 * PANEL  # rows at a time
+
 
 class ItemWeights:
     """W = −P · dMat(factor) + dMat(diagonal): one symmetric matrix, one factor and one diagonal entry per item.
@@ -77,11 +79,11 @@ class Unfolded(ItemWeights):
 
     @staticmethod
     def steps(folded: ItemWeights) -> Iterator[Unfolded | None]:
-        """Unfold some columns at a time, so that others can be answered in between: nothing, again and again, and then it."""
+        """Unfold some rows at a time, so that others can be answered in between: nothing, again and again, and then it."""
         n = folded.n_items
         rows = np.empty((n, n), folded.inverse.dtype)
-        for first in range(0, n, PANEL):
-            unfold(rows, first, folded.inverse, -folded.factor, folded.diagonal)
+        for first in range(0, n, UNFOLDED):
+            unfold(rows[first : first + UNFOLDED], first, folded.inverse, -folded.factor, folded.diagonal)
             yield None
         yield Unfolded(folded, rows)
 
