@@ -18,6 +18,8 @@ import gramian as gr
 from gramian.data.synthetic import clustered
 from gramian.errors import Inaccurate, NotSupported, UsersElsewhere
 from gramian.sampled import FactorModel
+from gramian.spark.als import Alone, Exchanging
+from gramian.spark.events import in_blocks
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("java") is None and "CI" not in os.environ, reason="no Java on this machine"),
@@ -116,6 +118,9 @@ def test_times_may_be_timestamps_and_titles_come_along(session, table):
     assert found.local().titles == wanted.titles
     again = gr.spark.interactions(found.frame(), time="time")
     assert_same(again.local(), wanted)
+    walls = found.frame().withColumn("a`b.c", F.col("time").cast("timestamp_ntz"))
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    assert_same(gr.spark.interactions(walls, time="a`b.c").local(), wanted)
 
 
 def test_a_user_of_a_million_events(session):
@@ -218,22 +223,80 @@ def test_weighted_models_are_those_of_one_machine(frame, table, refused):
             recipe.fit(there)
 
 
+@pytest.fixture
+def epochs(monkeypatch):
+    """How many epochs were run."""
+    seen = []
+    for way in (Alone, Exchanging):
+        monkeypatch.setattr(way, "epoch", lambda self, items, epoch=way.epoch: (seen.append(1), epoch(self, items))[1])
+    return seen
+
+
 @pytest.mark.parametrize("recipe", [gr.RG2ALS(rank=5, l2=0.1, n_epochs=6), gr.IALS(rank=5, n_epochs=6)], ids=str)
-def test_training_goes_on_from_its_checkpoints(recipe, there, here, tmp_path, refused):
+def test_training_goes_on_from_its_checkpoints(recipe, there, here, frame, tmp_path, refused, epochs):
+    def train(events, n_epochs, path, **how):
+        epochs.clear()
+        found = gr.spark.fit(replace(recipe, n_epochs=n_epochs), events, dtype="float64", scratch=tmp_path / path, **how)
+        return found.scores(here), len(epochs)
+
     whole = recipe.fit(there, dtype="float64").scores(here)
-    gr.spark.fit(replace(recipe, n_epochs=4), there, dtype="float64", scratch=tmp_path / "kept", every=1)
+    assert train(there, 4, "kept", every=2)[1] == 4
     assert {path.name for path in (tmp_path / "kept").iterdir()} == {"gramian-epoch-even", "gramian-epoch-odd"}
-    more = gr.spark.fit(recipe, there, dtype="float64", scratch=tmp_path / "kept", every=10)
-    np.testing.assert_allclose(more.scores(here), whole, rtol=1e-9, atol=1e-12)
-    # the newest is damaged: the one before it is gone on from
-    gr.spark.fit(replace(recipe, n_epochs=4), there, dtype="float64", scratch=tmp_path / "again", every=1)
-    shutil.rmtree(tmp_path / "again" / "gramian-epoch-even" / "items")
-    more = gr.spark.fit(recipe, there, dtype="float64", scratch=tmp_path / "again")
-    np.testing.assert_allclose(more.scores(here), whole, rtol=1e-9, atol=1e-12)
+    scores, n = train(there, 6, "kept", every=10)
+    assert n == 2
+    np.testing.assert_allclose(scores, whole, rtol=1e-9, atol=1e-12)
+    assert train(there, 6, "kept")[1] == 0
     with refused(mentioning="those of another"):
         replace(recipe, l2=0.5).fit(there, dtype="float64", scratch=str(tmp_path / "kept"))
     with refused(mentioning="at most 2 epochs"):
         replace(recipe, n_epochs=2).fit(there, dtype="float64", scratch=str(tmp_path / "kept"))
+    # what a kill between the two writes leaves: the users of a later epoch, or no items; the one before is gone on from
+    train(there, 3, "cut", every=1)
+    newest = tmp_path / "cut" / "gramian-epoch-even"  # of epochs 1 and 3
+    if isinstance(recipe, gr.IALS):
+        shutil.rmtree(newest / "users")
+        shutil.copytree(tmp_path / "kept" / "gramian-epoch-even" / "users", newest / "users")
+    else:
+        shutil.rmtree(newest / "items")
+    scores, n = train(there, 6, "cut")
+    assert n == 4
+    np.testing.assert_allclose(scores, whole, rtol=1e-9, atol=1e-12)
+
+
+def test_training_goes_on_in_other_blocks_and_not_on_other_data(there, here, frame, session, tmp_path, refused, epochs):
+    recipe = gr.IALS(rank=5, n_epochs=4)
+    whole = recipe.fit(there, dtype="float64").scores(here)
+    gr.spark.fit(replace(recipe, n_epochs=2), there, dtype="float64", scratch=tmp_path / "kept")
+    epochs.clear()
+    again = replace(there, blocks=reblocked(there, 5), shape=there.shape._replace(times=None))
+    found = recipe.fit(again, dtype="float64", scratch=tmp_path / "kept")
+    assert len(epochs) == 2
+    np.testing.assert_allclose(found.scores(here), whole, rtol=1e-6, atol=1e-9)
+    weighted = gr.spark.interactions(frame, user="user", item="item", value="stars")
+    with refused(mentioning="those of another"):
+        recipe.fit(weighted, dtype="float64", scratch=tmp_path / "kept")
+    few = gr.spark.interactions(session.createDataFrame([("a", 1), ("a", 2), ("b", 1), ("b", 3)], "user string, item int"))
+    gr.spark.fit(gr.IALS(rank=1, n_epochs=2), few, scratch=tmp_path / "few")
+    epochs.clear()
+    gr.spark.fit(gr.IALS(rank=1, n_epochs=3), few, scratch=tmp_path / "few")  # of more blocks than users
+    assert len(epochs) == 1
+
+
+def reblocked(events, n_blocks):
+    """The same users in another number of blocks, as a cluster of another size would have them."""
+    user = F.col("user_id").alias("user")
+    part = events.frame().select(user, F.col("item_id").alias("item"))
+    return in_blocks(part, events.items, events.shape._replace(times=None), n_blocks)
+
+
+def test_users_are_numbered_by_their_ids_alone(session):
+    """A range partition is drawn from a sample, anew at each look: numbers must not depend on it."""
+    table = session.range(30_000).selectExpr("concat('u', hash(id)) user", "id % 7 item")
+    found = gr.spark.interactions(table, user="user", item="item")
+    before = found.local()
+    session.catalog.clearCache()
+    assert_same(found.mapped(lambda block: block).local(), before)
+    assert before.users.tolist() == sorted(before.users.tolist())
 
 
 def test_the_core_is_that_of_one_machine(there, here, refused):
@@ -278,6 +341,24 @@ def test_splits_refuse_what_makes_no_sense(there, here, frame, refused):
         gr.spark.split.temporal(there, test_from=5, validation_from=6)
     with refused(mentioning="gr.split"):
         gr.spark.split.weak(here)
+    with refused(mentioning="a seed of at least 0"):
+        gr.spark.split.strong(there, seed=-1)
+    with refused(mentioning="between 0 and 1"):
+        gr.spark.split.weak(there, test=2.0)
+    with refused(mentioning="k of at least 1"):
+        gr.spark.split.leave_last(there, k=0)
+    with refused(mentioning="at least one target"):
+        gr.spark.split.temporal(there, test_from=10**9)
+    with refused(mentioning="before the cut"):
+        gr.spark.split.temporal(there, test_from=-1)
+
+
+def test_a_split_without_validation_has_none(session):
+    rows = [("a", 1, 1), ("a", 2, 2), ("b", 1, 1), ("b", 3, 2)]
+    found = gr.spark.interactions(session.createDataFrame(rows, "user string, item int, at int"), time="at")
+    split = gr.spark.split.leave_last(found)
+    assert split.validation is None
+    assert split.target.n_interactions == 2
 
 
 @pytest.mark.parametrize("recipe", [gr.EASE(l2=20), gr.IALS(rank=5, n_epochs=2), gr.Popularity()], ids=str)
@@ -341,8 +422,14 @@ def test_bad_tables_are_refused(session, frame, table, refused):
         read(frame.withColumn("stars", F.when(F.col("at") > 9, F.lit(float("nan"))).otherwise(1.0)), min_value=("stars", 1))
     with refused(mentioning="a time in every row"):
         read(frame.withColumn("at", F.when(F.col("at") > 500_000, F.col("at"))), time="at")
+    with refused(mentioning="a time in every row"):
+        read(frame.withColumn("at", F.when(F.col("at") > 9, F.lit(float("nan"))).otherwise(1.0)), time="at")
     with refused(mentioning="dates or times"):
         read(frame, time="user")
+    with refused(mentioning="weights above 0 and below 3e38"):
+        read(frame.withColumn("stars", F.lit(3e38)), value="stars")
+    with refused(mentioning="differ in more than their case"):
+        read(frame.withColumnRenamed("at", "USER"))
     with refused(mentioning="at least one event"):
         read(frame.limit(0))
     with refused(mentioning="at least one interaction"):

@@ -9,7 +9,7 @@ from typing import Any
 
 from gramian.app.options import Source, number, refuse
 from gramian.data import datasets as registry
-from gramian.data.read import kind
+from gramian.data.read import TEXT, files, kind
 from gramian.data.tables import Columns
 from gramian.errors import InvalidInput, MissingFile, NotSupported
 
@@ -41,11 +41,12 @@ def events_on_cluster(source: Source, master: str | None, title: str | None) -> 
         table = read(session, source.data)
     except AnalysisException as error:
         if error.getCondition() != "PATH_NOT_FOUND":
-            raise
+            why = str(error).splitlines()[0]
+            raise InvalidInput(f"a table that Spark can read at {source.data}", why, "Check the file") from None
         raise MissingFile("a file or folder that the cluster can read", source.data, "Check the path") from None
     named: dict[str, Any] = {"user": source.user, "item": source.item, "value": source.value, "time": source.time}
     named |= {"title": title, "min_value": threshold}
-    if is_text(source.data):
+    if suffix_of(source.data) in TEXT:
         table = typed(table, Columns.of(table.columns, **named))
     events = wing.interactions(table, **named)
     return events.k_core(source.k_core) if source.k_core else events
@@ -53,6 +54,7 @@ def events_on_cluster(source: Source, master: str | None, title: str | None) -> 
 
 def session_of(master: str | None) -> Any:
     """The session of a master, or of whatever started this program."""
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -61,30 +63,44 @@ def session_of(master: str | None) -> Any:
         builder = builder.master(master)
     if master is not None and master.startswith("local"):
         builder = builder.config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", LOCAL_PARTITIONS)
-    session = builder.getOrCreate()
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise NotSupported("Java 17, for Spark", "no Java that starts", "Install openjdk-17-jre-headless, say") from None
     session.sparkContext.setLogLevel("ERROR")
     return session
 
 
-def is_text(path: str) -> bool:
-    return bool(Path(path).suffix) and kind(Path(path)) in (".csv", ".tsv")
+def suffix_of(path: str) -> str:
+    """The format of a path: of the files in it where it is here, else by its ending; a folder elsewhere is parquet."""
+    if Path(path).exists():
+        return kind(files(path)[0])
+    return kind(Path(path)) if Path(path).suffix else ".parquet"
 
 
 def read(session: Any, path: str) -> Any:
-    """A table by its file's ending; a folder without one is parquet. Text stays text: '007' is no 7."""
-    suffix = kind(Path(path)) if Path(path).suffix else ".parquet"
-    if suffix in (".csv", ".tsv"):
-        return session.read.csv(path, header=True, sep="," if suffix == ".csv" else "\t")
+    """A table by its format. Text stays text: '007' is no 7."""
+    suffix = suffix_of(path)
+    if suffix in TEXT:
+        return session.read.csv(path, header=True, sep="," if suffix == ".csv" else "\t", quote='"', escape='"')
     return session.read.parquet(path) if suffix == ".parquet" else session.read.json(path)
 
 
 def typed(table: Any, columns: Columns) -> Any:
-    """Ids and times as integers where all of the text is the text of integers; values and other times as numbers."""
+    """Ids and times as integers where all of the text is the text of integers; values as numbers, other times as dates."""
     from pyspark.sql import functions as F  # noqa: PLC0415
 
+    from gramian.spark.events import column  # noqa: PLC0415
+
     names = [name for name in (columns.user, columns.item, columns.time) if name is not None]
-    same = [F.bool_and(F.col(f"`{name}`").try_cast("bigint").cast("string").eqNullSafe(F.col(f"`{name}`"))) for name in names]
+    same = [F.bool_and(column(name).try_cast("bigint").cast("string").eqNullSafe(column(name))) for name in names]
     whole = dict(zip(names, table.select(same).first(), strict=True))
     kinds = {name: "bigint" for name, is_whole in whole.items() if is_whole}
-    kinds |= {name: "double" for name in (columns.value, columns.time) if name is not None and name not in kinds}
-    return table.select([F.col(f"`{n}`").try_cast(kinds.get(n, "string")).alias(n) for n in table.columns])
+    if columns.time is not None and columns.time not in kinds:
+        is_number = table.select(F.bool_and(column(columns.time).try_cast("double").isNotNull())).first()[0]
+        kinds[columns.time] = "double" if is_number else "timestamp_ntz"
+    if columns.value is not None:
+        kinds[columns.value] = "double"
+    return table.select([column(name).try_cast(kinds.get(name, "string")).alias(name) for name in table.columns])

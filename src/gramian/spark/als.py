@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from pyspark import RDD, StorageLevel
+from pyspark import RDD, Broadcast, StorageLevel
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
 from gramian.data.interactions import csr
 from gramian.errors import InvalidInput
@@ -30,8 +30,10 @@ from gramian.models.factors import Terms
 from gramian.models.iterative import CHECKPOINTS, State
 from gramian.progress import bar
 from gramian.recommender import Scorer
-from gramian.spark.blocks import Block, cpus
+from gramian.spark.blocks import Block, added, cpus
 from gramian.spark.events import SparkInteractions
+
+Vectors = tuple[np.ndarray, np.ndarray]  # the numbers of some users, and their vectors
 
 
 class Job(NamedTuple):
@@ -86,11 +88,11 @@ class Alone:
         rows = Rows(one, self.of_items, np.tile(np.array([0, 1], items.dtype), (job.n_items, 1)))
         return job.recipe.half(rows, fixed, items, basis)[0]
 
-    def vectors(self) -> RDD[tuple[int, bytes]] | None:
+    def vectors(self) -> RDD[Vectors] | None:
         """Nothing of the users is kept."""
         return None
 
-    def restore(self, vectors: RDD[tuple[int, bytes]]) -> None:
+    def restore(self, vectors: RDD[Vectors]) -> None:
         pass
 
     def close(self) -> None:
@@ -115,12 +117,15 @@ class Told(NamedTuple):
 class Exchanging:
     """Epochs of any weighted loss: users' vectors stay with their blocks, and travel to the blocks of items they touch."""
 
+    kept: RDD[Party] | None  # of the last epoch
+    broadcasts: list[Broadcast[Any]]
+
     def __init__(self, job: Job, of_items: np.ndarray, blocks: RDD[Block]) -> None:
         self.job, self.of_items = job, of_items
         self.told = blocks.flatMap(introductions(job)).partitionBy(job.n_blocks, int).mapPartitions(joined)
         self.told.persist(StorageLevel.MEMORY_AND_DISK)
-        self.parties = blocks.map(lambda block: Party(block, sends(block, job.n_blocks), job.nowhere(block)))
-        self.kept: RDD[Party] | None = None  # those of the last epoch
+        self.fresh = blocks.map(lambda block: Party(block, sends(block, job.n_blocks), job.nowhere(block)))
+        self.parties, self.kept, self.broadcasts = self.fresh, None, []
 
     def epoch(self, items: np.ndarray) -> np.ndarray:
         job, context, before = self.job, self.told.context, self.kept
@@ -139,10 +144,10 @@ class Exchanging:
         shared, turn = Fixed.of(nobody, gram, total)  # for the users' vectors themselves are elsewhere
         there = context.broadcast((shared, turn, fixed.factors, self.of_items))
 
-        def solve(pair: tuple[Told, list[Any]]) -> tuple[int, np.ndarray] | None:
+        self.broadcasts += [known, there]
+
+        def solve(pair: tuple[Told, list[Any]]) -> tuple[int, np.ndarray]:
             (matrix, by_column), letters = pair
-            if not letters:
-                return None
             to = letters[0][0]
             vectors = np.concatenate([vectors for _, (_, vectors) in sorted(letters, key=lambda letter: letter[1][0])])
             shared, turn, items, of_items = there.value
@@ -157,39 +162,45 @@ class Exchanging:
 
         letters = parties.flatMap(post).partitionBy(job.n_blocks, int).glom()
         found = np.empty_like(items)
-        for part in self.told.zip(letters).map(solve).collect():
-            if part is not None:
-                found[part[0] :: job.n_blocks] = part[1]
+        for to, vectors in self.told.zip(letters).map(solve).collect():
+            found[to :: job.n_blocks] = vectors
         self.kept, self.parties = parties, parties.map(lambda party: party._replace(vectors=party.vectors @ there.value[1]))
         return found
 
-    def vectors(self) -> RDD[tuple[int, bytes]] | None:
-        return self.parties.map(lambda party: (party.block.number, party.vectors.tobytes()))
+    def vectors(self) -> RDD[Vectors] | None:
+        return self.parties.map(lambda party: (party.block.rows, party.vectors))
 
-    def restore(self, vectors: RDD[tuple[int, bytes]]) -> None:
-        rank, kind, n_blocks = self.job.recipe.rank, self.job.kind, self.job.n_blocks
+    def restore(self, vectors: RDD[Vectors]) -> None:
+        """Go on from these, whichever blocks they were saved from. What led to them is forgotten, lest it is done again."""
+        n_blocks = self.job.n_blocks
 
-        def with_vectors(pair: tuple[Party, bytes]) -> Party:
-            party, found = pair
-            return party._replace(vectors=np.frombuffer(found, kind).reshape(-1, rank))
+        def posted(some: Vectors) -> Iterator[tuple[int, Vectors]]:
+            rows, found = some
+            for to in range(n_blocks):
+                mine = rows % n_blocks == to
+                yield to, (rows[mine], found[mine])
 
-        by_number = self.parties.keyBy(lambda party: party.block.number)
-        self.parties = by_number.join(vectors, n_blocks).values().map(with_vectors)
+        def with_vectors(pair: tuple[int, tuple[Iterable[Party], Iterable[Vectors]]]) -> Iterator[Party]:
+            own, parts = pair[1]
+            for party in own:
+                rows, found = (np.concatenate(part) for part in zip(*parts, strict=True))
+                yield party._replace(vectors=found[np.argsort(rows)])  # a block's users are in the order of their numbers
+
+        by_number = self.fresh.keyBy(lambda party: party.block.number)
+        self.parties = by_number.cogroup(vectors.flatMap(posted), n_blocks).flatMap(with_vectors)
 
     def close(self) -> None:
         """Let the cluster's memory go."""
         self.told.unpersist()
         if self.kept is not None:
             self.kept.unpersist()
+        for sent in self.broadcasts:
+            sent.destroy()
 
 
 def turned(recipe: Alternating, items: np.ndarray) -> tuple[Fixed, np.ndarray]:
     """The items' vectors in the basis in which what users share is diagonal, and the basis."""
     return Fixed.of(items, recipe.user_gram(items), items.sum(axis=0, dtype=np.float64))
-
-
-def added(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 def sends(block: Block, n_blocks: int) -> list[np.ndarray]:
@@ -230,63 +241,88 @@ def trained(recipe: Alternating, events: SparkInteractions, dtype: type, scratch
     alone = recipe.rule(events.n_items).own == Terms()
     way = (Alone if alone else Exchanging)(job, recipe.of_items(sums, np.dtype(dtype)), blocks)
     items, number = recipe.first(events.catalog, dtype).items, 0
-    kept = None if scratch is None else Checkpoints(events.blocks.sparkSession, scratch, job, events)
+    kept = None if scratch is None else Checkpoints(events, scratch, job)
     if kept is not None and (found := kept.latest()):
         number, items, vectors = found
         if vectors is not None:
             way.restore(vectors)
-    with bar("epochs", recipe.n_epochs) as advance:
-        advance(number)
-        for following in range(number + 1, recipe.n_epochs + 1):
-            items = way.epoch(items)
-            if kept is not None and (following % every == 0 or following == recipe.n_epochs):
-                kept.write(following, items, way.vectors())
-            advance(1)
-    way.close()
+    try:
+        with bar("epochs", recipe.n_epochs) as advance:
+            advance(number)
+            for following in range(number + 1, recipe.n_epochs + 1):
+                items = way.epoch(items)
+                if kept is not None and (following % every == 0 or following == recipe.n_epochs):
+                    vectors = kept.write(following, items, way.vectors())
+                    if vectors is not None:
+                        way.restore(vectors)
+                advance(1)
+    finally:
+        way.close()
     return recipe.fitted(events.catalog, State.of(items[:0], items))
 
 
 class Checkpoints:
     """The last epochs of a training, as parquet under any path that the cluster can write: two of them, one always whole."""
 
-    def __init__(self, spark: SparkSession, path: str, job: Job, events: SparkInteractions) -> None:
-        digest = sha256(repr(events.items.tolist()).encode() + np.ascontiguousarray(events.popularity, np.int64).tobytes())
-        facts = {"recipe": job.recipe.endless(), "events": digest.hexdigest(), "users": events.n_users}
-        self.key = json.dumps(facts | {"dtype": np.dtype(job.kind).name, "blocks": job.n_blocks}, sort_keys=True)
-        self.spark, self.path, self.job = spark, path.rstrip("/"), job
+    def __init__(self, events: SparkInteractions, path: str, job: Job) -> None:
+        facts = {"recipe": job.recipe.endless(), "events": events.digest, "users": events.n_users}
+        items = sha256(repr(events.items.tolist()).encode()).hexdigest()
+        self.key = json.dumps(facts | {"items": items, "dtype": np.dtype(job.kind).name}, sort_keys=True)
+        self.spark, self.path, self.job, self.n_users = events.blocks.sparkSession, path.rstrip("/"), job, events.n_users
+        self.free = 0  # the one of the two that may be written over
 
-    def write(self, number: int, items: np.ndarray, vectors: RDD[tuple[int, bytes]] | None) -> None:
-        """Users first: that the items are there says that all is."""
-        place = f"{self.path}/{CHECKPOINTS[number % 2]}"
+    def write(self, number: int, items: np.ndarray, vectors: RDD[Vectors] | None) -> RDD[Vectors] | None:
+        """Users first: that the items are there says that all is. Gives the users as they were written."""
+        place = self.places[self.free]
+        self.free = 1 - self.free
         if vectors is not None:
-            rows = vectors.map(lambda row: (number, *row))
-            self.spark.createDataFrame(rows, "epoch int, block int, vectors binary").write.mode("overwrite").parquet(
-                f"{place}/users"
-            )
+            rows = vectors.map(lambda some: (number, len(some[0]), some[0].tobytes(), some[1].tobytes()))
+            table = self.spark.createDataFrame(rows, "epoch int, n int, rows binary, vectors binary")
+            table.write.mode("overwrite").parquet(f"{place}/users")
         row = [(number, self.key, items.tobytes(), vectors is not None)]
         table = self.spark.createDataFrame(row, "epoch int, key string, vectors binary, users boolean").coalesce(1)
         table.write.mode("overwrite").parquet(f"{place}/items")
+        return None if vectors is None else self.users(self.spark.read.parquet(f"{place}/users"))
 
-    def latest(self) -> tuple[int, np.ndarray, RDD[tuple[int, bytes]] | None] | None:
+    @property
+    def places(self) -> list[str]:
+        return [f"{self.path}/{name}" for name in CHECKPOINTS]
+
+    def latest(self) -> tuple[int, np.ndarray, RDD[Vectors] | None] | None:
         """The last epoch that was kept whole, if there is one."""
-        found = [kept for kept in (self.read(f"{self.path}/{name}") for name in CHECKPOINTS) if kept is not None]
-        return max(found, key=lambda kept: kept[0], default=None)
+        found = {at: kept for at, place in enumerate(self.places) if (kept := self.read(place)) is not None}
+        if not found:
+            return None
+        newest = max(found, key=lambda at: found[at][0])
+        self.free = 1 - newest
+        return found[newest]
 
-    def read(self, place: str) -> tuple[int, np.ndarray, RDD[tuple[int, bytes]] | None] | None:
+    def read(self, place: str) -> tuple[int, np.ndarray, RDD[Vectors] | None] | None:
         job = self.job
         try:
             row = self.spark.read.parquet(f"{place}/items").first()
             users = self.spark.read.parquet(f"{place}/users") if row is not None and row["users"] else None
         except AnalysisException:  # nothing there, or not yet all of it
             return None
-        if row is None or (users is not None and users.filter(users["epoch"] == row["epoch"]).count() != job.n_blocks):
+        if row is None:
             return None
         if row["key"] != self.key:
-            do = "Name another, or go on with the same recipe, data and number of blocks (spark.default.parallelism)"
+            do = "Name another, or go on with the same recipe and data"
             raise InvalidInput(f"the checkpoints of this training in {self.path}", "those of another", do)
         if row["epoch"] > job.recipe.n_epochs:
             wanted = f"at most {job.recipe.n_epochs} epochs in {self.path}"
             raise InvalidInput(wanted, f"{row['epoch']}", "Name another path, or raise n_epochs")
+        if users is not None:
+            whole = users.filter(users["epoch"] == row["epoch"]).agg({"n": "sum"}).first()
+            if whole is None or whole[0] != self.n_users:  # written over by a later epoch, whose items are not there
+                return None
         items: np.ndarray = np.frombuffer(row["vectors"], job.kind).reshape(job.n_items, job.recipe.rank)
-        vectors = None if users is None else users.rdd.map(lambda row: (row["block"], bytes(row["vectors"])))
-        return int(row["epoch"]), items, vectors
+        return int(row["epoch"]), items, None if users is None else self.users(users)
+
+    def users(self, table: DataFrame) -> RDD[Vectors]:
+        rank, kind = self.job.recipe.rank, self.job.kind
+
+        def unpacked(row: Any) -> Vectors:
+            return np.frombuffer(row["rows"], np.int64), np.frombuffer(row["vectors"], kind).reshape(-1, rank)
+
+        return table.rdd.map(unpacked)

@@ -6,24 +6,35 @@ blocks with the functions that work on one machine. User number r is in block r 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import scipy.sparse as sp
+from numba import config
+from py4j.protocol import Py4JJavaError
 from pyspark import RDD, TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from gramian import errors
 from gramian.data.ids import Index
 from gramian.data.interactions import Interactions, csr
+from gramian.data.tables import weights
+from gramian.errors import InvalidInput
 from gramian.linalg.threads import threads
 
 SCHEMA = "block int, rows binary, users binary, indptr binary, columns binary, values binary, times binary"
 ARROW = pa.schema(
     [("block", pa.int32())] + [(name, pa.binary()) for name in ("rows", "users", "indptr", "columns", "values", "times")]
 )
+
+
+TOLD = re.compile(r"gramian\.errors\.(\w+): expected (.+); got (.*)\. ([A-Z].*)\.")
 
 
 class Block(NamedTuple):
@@ -71,6 +82,7 @@ class Shape(NamedTuple):
     """What is the same for all blocks."""
 
     n_items: int
+    users: str  # the type of their ids, as Spark names it
     times: str | None  # their NumPy type
 
     def unpacked(self, row: Any) -> Block:
@@ -120,8 +132,25 @@ class Shape(NamedTuple):
 
 def cpus() -> int:
     """Cores of a task, as the cluster deals them out."""
-    task = TaskContext.get()
-    return 1 if task is None else task.cpus()
+    task, most = TaskContext.get(), config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    return 1 if task is None else min(task.cpus(), most)
+
+
+def added(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Sums of blocks, part by part."""
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+@contextmanager
+def retold() -> Iterator[None]:
+    """An error of ours that was raised in a task is raised here in its own words."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        told = TOLD.search(str(error))
+        if told is None:
+            raise
+        raise getattr(errors, told[1])(*told.groups()[1:]) from None
 
 
 def packing(shape: Shape, ids: pa.DataType) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -138,7 +167,9 @@ def packing(shape: Shape, ids: pa.DataType) -> Callable[[Iterable[pa.RecordBatch
             events = some.filter(pl.col("column").is_not_null())
             events = events.group_by("row", "column").agg(merge).sort("row", "column")
             rows = known["row"].to_numpy()
-            values = events["value"].to_numpy() if "value" in events.columns else np.ones(len(events))
+            if known["row"].n_unique() < len(rows):
+                raise InvalidInput("the same events at every look", "others", "Persist the table while it is being read")
+            values = weights(events["value"]).to_numpy() if "value" in events.columns else np.ones(len(events))
             at = np.searchsorted(rows, events["row"].to_numpy())
             matrix = csr(at, events["column"].to_numpy(), values, (len(rows), shape.n_items))
             times = events["time"].to_numpy().view(shape.times) if shape.times else None

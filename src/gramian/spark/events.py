@@ -13,19 +13,20 @@ import polars as pl
 import pyarrow as pa
 import scipy.sparse as sp
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 
 from gramian.data.ids import Index, factorize
 from gramian.data.interactions import Interactions
+from gramian.data.split import hashed
 from gramian.data.tables import Columns, is_number
-from gramian.errors import InvalidInput
+from gramian.errors import InvalidInput, NotSupported
 from gramian.linalg.memory import require
 from gramian.models.recipe import Elsewhere, Recipe
 from gramian.recommender import Recommender
-from gramian.spark.blocks import SCHEMA, Block, Shape, packing
+from gramian.spark.blocks import SCHEMA, Block, Shape, added, packing, retold
 
 IDS = (T.IntegralType, T.StringType)
 LARGEST = 20_000_000  # events of a block
@@ -42,6 +43,7 @@ class SparkInteractions(Elsewhere):
     n_users: int
     n_interactions: int
     is_binary: bool
+    digest: str  # of all entries, in whatever blocks they are
 
     def __repr__(self) -> str:
         kind = "" if self.is_binary else ", weighted"
@@ -72,7 +74,7 @@ class SparkInteractions(Elsewhere):
 
     def frame(self) -> DataFrame:
         """The events as a table again: user_id, item_id, value, and time where known."""
-        user, item = self.user_type, arrow_ids(self.items)
+        user, item = self.shape.users, arrow_ids(self.items)
         time = {None: "", "float64": ", time double", "int64": ", time bigint", "datetime64[us]": ", time timestamp"}
         schema = f"user_id {user}, item_id {spark_type(item.type)}, value float{time[self.shape.times]}"
 
@@ -87,14 +89,6 @@ class SparkInteractions(Elsewhere):
             yield pa.record_batch(columns, names=names)
 
         return self.shape.each(self.blocks, flat, schema)
-
-    @property
-    def user_type(self) -> str:
-        """The type of user ids, as Spark names it."""
-        first = self.blocks.select("users").first()
-        assert first is not None
-        with pa.ipc.open_stream(first["users"]) as stream:
-            return spark_type(stream.schema.field(0).type)
 
     def mapped(self, function: Callable[[Block], Block]) -> SparkInteractions:
         """Interactions whose blocks are made of these, block by block."""
@@ -118,9 +112,10 @@ class SparkInteractions(Elsewhere):
             left = still
         if not counts.any():
             raise InvalidInput(f"a ({floor_users}, {floor_items})-core", "nothing left", "Ask for a smaller k")
-        part = self.mapped(lambda block: core(block, left, floor_users)).frame()
+        part = self.mapped(lambda block: core(block, left, floor_users))
         value, time = None if self.is_binary else "value", "time" if self.shape.times else None
-        found = interactions(part, user="user_id", item="item_id", value=value, time=time)
+        found = interactions(part.frame(), user="user_id", item="item_id", value=value, time=time)
+        part.unpersist()
         return found.named_like(self.catalog)
 
     def local(self) -> Interactions:
@@ -169,27 +164,34 @@ def interactions(
     """
     if not isinstance(frame, DataFrame):
         raise InvalidInput("a Spark DataFrame", type(frame).__name__, "Use gr.Interactions.of(...) for what is here")
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        raise NotSupported("a DataFrame of a classic Spark session", "one of Spark Connect", "Start the session on the cluster")
     columns = Columns.of(frame.columns, user, item, value, min_value, time, title)
+    for name in columns.needed:
+        alike = [other for other in frame.columns if other.lower() == name.lower()]
+        if len(alike) > 1:
+            raise InvalidInput("column names that differ in more than their case", ", ".join(alike), "Rename one of them")
     require_ids(frame, columns.user)
     require_ids(frame, columns.item)
-    parts = [F.col(f"`{columns.user}`").alias("user"), F.col(f"`{columns.item}`").alias("item")]
+    parts = [column(columns.user).alias("user"), column(columns.item).alias("item")]
     if columns.value is not None:
         require_type(frame, columns.value, (T.NumericType,), "numbers")
-        parts.append(F.col(f"`{columns.value}`").cast("double").alias("value"))
+        parts.append(column(columns.value).cast("double").alias("value"))
     kind = None
     if columns.time is not None:
         moment, kind = moments(frame, columns.time)
         parts.append(moment.alias("time"))
     if columns.title is not None:
-        parts.append(F.col(f"`{columns.title}`").cast("string").alias("title"))
+        parts.append(column(columns.title).cast("string").alias("title"))
     n_events = require_sound(frame.select(parts), columns)
     events = frame.select(parts)
     if columns.threshold is not None:
         events = events.filter(F.col("value") >= columns.threshold).drop("value")
     items, titles = gathered_items(events, columns)
     catalog = Interactions(sp.csr_array((0, len(items)), dtype=np.float32), Index(()), items, titles=titles)
-    shape = Shape(len(items), kind)
-    blocks = in_blocks(events.drop("title"), items, shape, n_events)
+    shape = Shape(len(items), frame.schema[columns.user].dataType.simpleString(), kind)
+    n_blocks = max(frame.sparkSession.sparkContext.defaultParallelism, -(-n_events // LARGEST))
+    blocks = in_blocks(events.drop("title"), items, shape, n_blocks)
     return counted(blocks, shape, catalog)
 
 
@@ -205,21 +207,25 @@ def require_ids(frame: DataFrame, name: str) -> None:
 
 def moments(frame: DataFrame, name: str) -> tuple[Column, str]:
     """A column of times as numbers, and their NumPy type here."""
-    found, column = frame.schema[name].dataType, F.col(f"`{name}`")
+    found, at = frame.schema[name].dataType, column(name)
+    if isinstance(found, T.TimestampNTZType):  # a wall clock, read as UTC, as on one machine
+        return F.timestamp_diff("MICROSECOND", F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'"), at), "datetime64[us]"
     if isinstance(found, T.TimestampType):
-        return F.unix_micros(column), "datetime64[us]"
+        return F.unix_micros(at), "datetime64[us]"
     if isinstance(found, T.DateType):
-        return F.unix_date(column).cast("bigint") * 86_400_000_000, "datetime64[us]"
+        return F.unix_date(at).cast("bigint") * 86_400_000_000, "datetime64[us]"
     require_type(frame, name, (T.NumericType,), "numbers, dates or times")
-    return (column.cast("bigint"), "int64") if isinstance(found, T.IntegralType) else (column.cast("double"), "float64")
+    return (at.cast("bigint"), "int64") if isinstance(found, T.IntegralType) else (at.cast("double"), "float64")
 
 
 def require_sound(events: DataFrame, columns: Columns) -> int:
     """The number of events, after one look at all of them for what has no place in interactions."""
     checks: dict[str, Column] = {name: F.col(name).isNull() for name in ("user", "item", "time") if name in events.columns}
+    if columns.time is not None and dict(events.dtypes)["time"] == "double":
+        checks["time"] = ~is_finite(F.col("time"))
     if columns.value is not None:
         value = F.col("value")
-        finite = value.isNotNull() & ~F.isnan(value) & (F.abs(value) < float("inf"))
+        finite = is_finite(value)
         checks["value"] = ~finite if columns.threshold is not None else ~(finite & value.between(TINY, HUGE))
     found = events.agg(F.count(F.lit(1)).alias("n"), *(F.count_if(bad).alias(name) for name, bad in checks.items())).first()
     assert found is not None
@@ -233,8 +239,12 @@ def require_sound(events: DataFrame, columns: Columns) -> int:
             wanted = "finite numbers" if columns.threshold is not None else "weights above 0 and below 3e38"
             raise InvalidInput(f"{wanted} in {column!r}", f"{found[name]:,} others", do)
         what = "a time" if name == "time" else "an id"
-        raise InvalidInput(f"{what} in every row of {column!r}", f"{found[name]:,} nulls", do)
+        raise InvalidInput(f"{what} in every row of {column!r}", f"{found[name]:,} without", do)
     return int(found["n"])
+
+
+def is_finite(number: Column) -> Column:
+    return number.isNotNull() & ~F.isnan(number) & (F.abs(number) < float("inf"))
 
 
 def gathered_items(events: DataFrame, columns: Columns) -> tuple[Index, list[str] | None]:
@@ -250,10 +260,9 @@ def gathered_items(events: DataFrame, columns: Columns) -> tuple[Index, list[str
     return items, [str(item if title is None else title) for item, title in zip(items.tolist(), titles, strict=True)]
 
 
-def in_blocks(events: DataFrame, items: Index, shape: Shape, n_events: int) -> DataFrame:
+def in_blocks(events: DataFrame, items: Index, shape: Shape, n_blocks: int) -> DataFrame:
     """Numbered events, with all events of a user in one block."""
     spark, ids = events.sparkSession, to_arrow_type(events.schema["user"].dataType)
-    n_blocks = max(spark.sparkContext.defaultParallelism, -(-n_events // LARGEST))
     numbers = pa.table({"item": arrow_ids(items), "column": pa.array(np.arange(len(items), dtype=np.int32))})
     known = numbered(events.select("user").distinct(), "user", n_blocks)
     known = known.withColumn("block", (F.col("row") % n_blocks).cast("int"))
@@ -269,31 +278,45 @@ def in_blocks(events: DataFrame, items: Index, shape: Shape, n_events: int) -> D
 
 
 def numbered(ids: DataFrame, name: str, n_parts: int) -> DataFrame:
-    """Distinct ids with their places in the order of all, in `row`: sorted on the cluster, counted by partition."""
-    ordered = ids.repartitionByRange(n_parts, name).sortWithinPartitions(name).persist(StorageLevel.MEMORY_AND_DISK)
-    sizes = ordered.groupBy(F.spark_partition_id().alias("part")).count().orderBy("part").collect()
-    before = np.concatenate([[0], np.cumsum([size["count"] for size in sizes])])
-    starts = F.create_map(*(F.lit(int(n)) for size, start in zip(sizes, before, strict=False) for n in (size["part"], start)))
-    place = F.monotonically_increasing_id().bitwiseAND(F.lit((1 << 33) - 1))  # within its partition, by Spark's promise
-    return ordered.select(name, (starts[F.spark_partition_id()] + place).alias("row"))
+    """Distinct ids with their places in the order of all, in `row`, which follow from the ids alone.
+
+    They are sorted on the cluster by ranges, of which only the last id and the size come to the driver.
+    """
+    ranges = ids.repartitionByRange(n_parts, name).groupBy(F.spark_partition_id().alias("part"))
+    found = sorted(ranges.agg(F.count(name).alias("n"), F.max(name).alias("last")).collect(), key=lambda row: row["part"])
+    starts = np.concatenate([[0], np.cumsum([row["n"] for row in found])]).tolist()
+    lasts = [F.lit(row["last"]) for row in found[:-1]]
+    part = F.size(F.filter(F.array(*lasts), lambda last: last < F.col(name))) if lasts else F.lit(0)
+    within = F.row_number().over(Window.partitionBy("part").orderBy(name)) - 1
+    start = F.array(*(F.lit(start) for start in starts))[F.col("part")]
+    return ids.withColumn("part", part).select(name, (start + within).cast("bigint").alias("row"))
 
 
 def counted(blocks: DataFrame, shape: Shape, catalog: Interactions) -> SparkInteractions:
     """Interactions of these blocks, which are kept, and counted in one pass."""
     kept = blocks.persist(StorageLevel.MEMORY_AND_DISK)
 
-    def count(block: Block) -> tuple[int, int, int, np.ndarray]:
+    def count(block: Block) -> tuple[int, int, int, np.ndarray, np.ndarray]:
         x = block.matrix
-        return x.shape[0], x.nnz, int((x.data != 1).sum()), np.bincount(x.indices, minlength=shape.n_items)
+        entries = hashed(0, block.rows[block.events.rows], x.indices + 1) * (x.data.view(np.uint32) | np.uint64(1))
+        touched = np.bincount(x.indices, minlength=shape.n_items)
+        return x.shape[0], x.nnz, int((x.data != 1).sum()), touched, entries.sum(dtype=np.uint64, keepdims=True)
 
-    def both(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(x + y for x, y in zip(a, b, strict=True))
+    try:
+        with retold():
+            n_users, n_interactions, weighted, touched, digest = shape.rdd(kept).map(count).treeReduce(added)
+        if n_interactions == 0:
+            raise InvalidInput("at least one interaction", "none", "Check the table, the column names and min_value")
+    except Exception:
+        kept.unpersist()
+        raise
+    found = replace(catalog, touched=touched)
+    return SparkInteractions(kept, shape, found, n_users, n_interactions, not weighted, f"{digest[0]:016x}")
 
-    found = shape.rdd(kept).map(count).treeReduce(both)
-    n_users, n_interactions, weighted, touched = found
-    if n_interactions == 0:
-        raise InvalidInput("at least one interaction", "none", "Check the table, the column names and min_value")
-    return SparkInteractions(kept, shape, replace(catalog, touched=touched), n_users, n_interactions, not weighted)
+
+def column(name: str) -> Column:
+    """A column by a name that may have anything in it."""
+    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def arrow_ids(items: Index) -> pa.Array:

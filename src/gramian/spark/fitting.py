@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
-
-from gramian import errors
 from gramian.errors import InvalidInput, NotSupported, UsersElsewhere
 from gramian.linalg.symmetric import checked_dtype
 from gramian.linalg.threads import threads
@@ -20,11 +13,11 @@ from gramian.models.popularity import Popularity
 from gramian.models.recipe import OfGram, Recipe, precise
 from gramian.recommender import Recommender, Scorer
 from gramian.spark.als import trained
+from gramian.spark.blocks import retold
 from gramian.spark.events import SparkInteractions
 from gramian.spark.sums import gram
 
 KEPT = 50_000_000  # interactions that a model takes along
-TOLD = re.compile(r"gramian\.errors\.(\w+): expected (.+); got (.*)\. ([A-Z].*)\.")
 
 
 def fit(
@@ -49,6 +42,7 @@ def fit(
     if scratch is not None and not isinstance(recipe, Alternating):
         raise NotSupported("a model of alternating least squares, with scratch", type(recipe).__name__, "Leave it out")
     kind = checked_dtype(dtype)
+    known = events.local() if events.n_interactions <= KEPT else events.catalog
     with retold(), threads(n_threads):
         scorer: Scorer
         if isinstance(recipe, Popularity):
@@ -62,23 +56,10 @@ def fit(
         else:
             wanted = "a recipe of the Gram matrix or of alternating least squares, on a cluster"
             raise NotSupported(wanted, type(recipe).__name__, "Fit it on one machine: recipe.fit(events.local())")
-        if events.n_interactions <= KEPT:
-            return Recommender(scorer, recipe, events.local())
-    warnings.warn(
-        f"The model of {events} knows its items only. Use gr.spark.recommend for its users, or recommend_for with histories.",
-        UsersElsewhere,
-        stacklevel=3,
-    )
-    return Recommender(scorer, recipe, events.catalog)
-
-
-@contextmanager
-def retold() -> Iterator[None]:
-    """An error of ours that was raised in a task is raised here in its own words."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        told = TOLD.search(str(error))
-        if told is None:
-            raise
-        raise getattr(errors, told[1])(*told.groups()[1:]) from None
+    if known is events.catalog:
+        warnings.warn(
+            f"The model of {events} knows its items only. Use gr.spark.recommend, or recommend_for with histories.",
+            UsersElsewhere,
+            stacklevel=2,
+        )
+    return Recommender(scorer, recipe, known)

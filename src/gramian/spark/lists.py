@@ -40,7 +40,7 @@ def recommend(
 ) -> DataFrame:
     """The k best items for every user of these interactions: user, rank, item, title where known, score.
 
-    Nothing is computed before the table is asked for: `gr.spark.recommend(...).write.parquet(path)`.
+    The model is sent out at once; lists are made when the table is asked for: `gr.spark.recommend(...).write.parquet(path)`.
     """
     if not isinstance(model, Recommender):
         raise InvalidInput("a fitted model", type(model).__name__, "Fit it first: recipe.fit(interactions)")
@@ -67,7 +67,7 @@ def recommend(
             yield pa.record_batch([*found, pa.array(scores[row, rank].astype(np.float32))], names=names)
 
     names = ["user", "rank", "item", *([] if named is None else ["title"]), "score"]
-    kinds = [events.user_type, "int", spark_type(items.type), *([] if named is None else ["string"]), "float"]
+    kinds = [events.shape.users, "int", spark_type(items.type), *([] if named is None else ["string"]), "float"]
     return events.shape.each(events.blocks, lists, ", ".join(f"{name} {kind}" for name, kind in zip(names, kinds, strict=True)))
 
 

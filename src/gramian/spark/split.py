@@ -11,7 +11,7 @@ from pyspark import RDD
 
 from gramian.data.split import Split, hashed, held_out_users, last_parts, moment_of, targets, weak_parts
 from gramian.errors import InvalidInput
-from gramian.spark.blocks import Block
+from gramian.spark.blocks import Block, added, retold
 from gramian.spark.events import SparkInteractions
 
 Mask = Callable[[Block], np.ndarray]  # of a block's entries
@@ -33,6 +33,7 @@ class SparkSplit:
         return Split(self.train.catalog, self.fold_in.local(), self.target.local(), validation)
 
 
+@retold()
 def strong(
     events: SparkInteractions,
     *,
@@ -67,17 +68,20 @@ def strong(
     return held_out(lambda h: (h >= low) & (h < high), validation)
 
 
+@retold()
 def weak(events: SparkInteractions, *, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> SparkSplit:
     """Of every user a share of the items for validation and for test, as in `gr.split.weak`."""
-    return divided(checked(events), lambda block: weak_parts(block.events, block.rows, validation, test, seed), validation > 0)
+    return divided(checked(events), lambda block: weak_parts(block.events, block.rows, validation, test, seed))
 
 
+@retold()
 def leave_last(events: SparkInteractions, *, k: int = 1, validation: bool = True) -> SparkSplit:
     """The last k items of every user are the test, the k before them the validation, as in `gr.split.leave_last`."""
     require_times(events)
-    return divided(events, lambda block: last_parts(block.events, k, validation), validation)
+    return divided(events, lambda block: last_parts(block.events, k, validation))
 
 
+@retold()
 def temporal(events: SparkInteractions, *, test_from: Any, validation_from: Any = None) -> SparkSplit:
     """What happens from `test_from` on is to be found, from what each user did before, as in `gr.split.temporal`."""
     require_times(events)
@@ -91,13 +95,17 @@ def temporal(events: SparkInteractions, *, test_from: Any, validation_from: Any 
         times = np.asarray(block.times)
         return times >= cut, (times >= train_end) & (times < cut)
 
-    return divided(events, parts, validation_from is not None)
+    return divided(events, parts)
 
 
-def divided(
-    events: SparkInteractions, parts: Callable[[Block], tuple[np.ndarray, np.ndarray]], with_validation: bool
-) -> SparkSplit:
+def divided(events: SparkInteractions, parts: Callable[[Block], tuple[np.ndarray, np.ndarray]]) -> SparkSplit:
     """A split by which entries of a block are for test, and which for validation."""
+    sizes = events.shape.rdd(events.blocks).map(lambda block: tuple(int(mask.sum()) for mask in parts(block)))
+    n_test, n_validation = sizes.treeReduce(added)
+    if n_test == 0:
+        raise InvalidInput("at least one target", "none", "Hold out more, or give users more items")
+    if n_test + n_validation == events.n_interactions:
+        raise InvalidInput("interactions before the cut", "none", "Choose a later moment")
 
     def in_train(block: Block) -> np.ndarray:
         in_test, in_validation = parts(block)
@@ -114,7 +122,7 @@ def divided(
         return SparkSplit(train, part(known), part(wanted), validation)
 
     train = events.mapped(lambda block: block.keep(in_train(block)))
-    validation = tested(in_train, lambda block: parts(block)[1], None) if with_validation else None
+    validation = tested(in_train, lambda block: parts(block)[1], None) if n_validation else None
     return tested(lambda block: ~parts(block)[0], lambda block: parts(block)[0], validation)
 
 

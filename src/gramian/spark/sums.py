@@ -1,12 +1,13 @@
 """The Gram matrix of a cluster's interactions: every block gives its part of each block column, and these are added up.
 
-A task holds the interactions of its block and one block column at a time; a sum holds one block column. The driver alone holds
-the whole stored half, 2n² bytes, because the next thing is to invert or decompose it there.
+A few block columns at a time are summed, so that a task holds the interactions of its block and those few (Spark gathers what a
+task sends before it sends it), and a sum holds one. Counts travel as 16 bits where these suffice. The driver alone holds the
+whole stored half, 2n² bytes, because the next thing is to invert or decompose it there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -15,10 +16,11 @@ from gramian.linalg.gram import Gram, Products, row_normalised
 from gramian.linalg.symmetric import WIDTH, Symmetric, checked_dtype
 from gramian.linalg.threads import threads
 from gramian.progress import bar
-from gramian.spark.blocks import Block, cpus
+from gramian.spark.blocks import Block, cpus, retold
 from gramian.spark.events import SparkInteractions
 
 Tile = tuple[int, np.ndarray]  # the number of a block column, and its entries
+AT_ONCE = 2**28  # bytes of block columns
 
 
 def gram(events: SparkInteractions, dtype: str | type = "float32", *, normalised: bool = False) -> Gram:
@@ -28,23 +30,30 @@ def gram(events: SparkInteractions, dtype: str | type = "float32", *, normalised
     n = events.n_items
     matrix = Symmetric.empty(n, checked_dtype(dtype))
     matrix.buffer[:] = 0  # a block column of items that nobody touched has no parts
-    spans, kind = matrix.spans(), matrix.dtype.type
+    spans, kind = list(enumerate(matrix.spans())), matrix.dtype.type
+    several = max(1, AT_ONCE // (n * WIDTH * matrix.dtype.itemsize))
+    blocks, small = events.shape.rdd(events.blocks), events.is_binary and not normalised
 
-    def parts(block: Block) -> Iterator[Tile]:
-        """What one block adds to each block column, where it has anything."""
-        with threads(cpus()):
-            products = Products(row_normalised(block.matrix, kind) if normalised else block.matrix, WIDTH)
-            for number, (first, last) in enumerate(spans):
-                if products.costs[first:last].any():
-                    part = np.empty((n - first) * (last - first), kind)
-                    products.write(part, first, last)
-                    yield number, part
+    def parts(some: list[tuple[int, tuple[int, int]]]) -> Callable[[Block], Iterator[Tile]]:
+        def of(block: Block) -> Iterator[Tile]:
+            """What one block adds to these block columns, where it has anything."""
+            with threads(cpus()):
+                products = Products(row_normalised(block.matrix, kind) if normalised else block.matrix, WIDTH)
+                for number, (first, last) in some:
+                    if products.costs[first:last].any():
+                        part = np.empty((n - first) * (last - first), kind)
+                        products.write(part, first, last)
+                        yield number, part.astype(np.uint16) if small and part.max() < 2**16 else part
 
-    tiles = events.shape.rdd(events.blocks).flatMap(parts).partitionBy(len(spans), int).mapPartitions(summed)
-    with bar("summing the Gram", len(spans)) as advance:
-        for number, tile in tiles.toLocalIterator(prefetchPartitions=True):
-            matrix.block(*spans[number]).T.reshape(-1)[:] = tile
-            advance(1)
+        return of
+
+    with retold(), bar("summing the Gram", len(spans)) as advance:
+        for at in range(0, len(spans), several):
+            some = spans[at : at + several]
+            tiles = blocks.flatMap(parts(some)).partitionBy(len(some), int)
+            for number, total in tiles.mapPartitions(summed).toLocalIterator(prefetchPartitions=True):
+                matrix.block(*spans[number][1]).T.reshape(-1)[:] = total
+            advance(len(some))
     return Gram(matrix, events.items, events.n_users, events.is_binary, normalised)
 
 
@@ -54,4 +63,4 @@ def summed(parts: Iterable[Tile]) -> Iterator[Tile]:
     for number, part in parts:
         total = number, part.astype(np.float64) if total is None else np.add(total[1], part, out=total[1])
     if total is not None:
-        yield total[0], total[1].astype(part.dtype)
+        yield total[0], total[1].astype(np.float32) if part.dtype != np.float64 else total[1]
