@@ -2,7 +2,8 @@
 
 A step by interactions looks at the vectors of a batch and of what is drawn for it. It gathers them once each, takes the slopes
 of the loss from losses.py back to them, and moves them by Adam, whose moments rest as long as a vector is not touched. Where
-every item is a candidate, a step is by users: their scores of all items are one product, in which their positives are, too.
+every item is a candidate, a step is by users: their scores of all items are one product, in which their positives are, too,
+and Adam moves everything.
 An epoch's draws follow from the seed and its number, so that a training that goes on where it was killed ends at the same bits.
 """
 
@@ -26,7 +27,7 @@ from gramian.models.iterative import State
 from gramian.progress import bar
 from gramian.sampled.backbones import back_to, geometry, rows_of
 from gramian.sampled.losses import Scores
-from gramian.sampled.negatives import InBatch
+from gramian.sampled.negatives import InBatch, Uniform
 
 if TYPE_CHECKING:
     from gramian.sampled.autoencoders import Autoencoder
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 BETAS = (0.9, 0.999)
 LEAST = 0.01  # the learning rate is never less than this part of the first
 Found = dict[str, tuple[Tensor | None, Tensor]]  # slopes by table, and of which of its rows; None: of all
+Places = dict[str, tuple[Tensor | None, list[Tensor]]]  # rows of a table that were looked at, and how often: by their numbers
 KINDS = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -70,8 +72,8 @@ class Adam:
         """One step of a table, in these rows, which are distinct; None: in all of them."""
         table, mean, square = (self.tables[f"{name}{part}"] for part in ("", ".mean", ".square"))
         one, two = BETAS
-        first = mean if rows is None else mean[rows]
-        second = square if rows is None else square[rows]
+        first = mean if rows is None else mean.index_select(0, rows)
+        second = square if rows is None else square.index_select(0, rows)
         first.lerp_(slopes, 1 - one)
         second.mul_(two).addcmul_(slopes, slopes, value=1 - two)
         short = (1 - two**self.steps) ** 0.5  # of what the squares will come to
@@ -79,7 +81,8 @@ class Adam:
         if rows is None:
             table.addcdiv_(first, scale, value=by)
         else:
-            mean[rows], square[rows] = first, second
+            mean.index_copy_(0, rows, first)
+            square.index_copy_(0, rows, second)
             table.index_add_(0, rows, first.div_(scale), alpha=by)
 
 
@@ -185,8 +188,10 @@ class Training:
         if isinstance(loss.sampler, InBatch):
             return items[: loss.n_negatives]
         shape = (loss.n_negatives,) if loss.sampler.shared else (len(items), loss.n_negatives)
-        places = torch.rand(shape, generator=source, dtype=torch.float64, device=self.device) * self.cumulated[-1]
-        return torch.searchsorted(self.cumulated, places, right=True).clip(max=self.n_items - 1)
+        places = torch.rand(shape, generator=source, dtype=torch.float64, device=self.device)
+        if isinstance(loss.sampler, Uniform):
+            return (places * self.n_items).long()
+        return torch.searchsorted(self.cumulated, places * self.cumulated[-1], right=True).clip(max=self.n_items - 1)
 
     def step(self, users: Tensor, items: Tensor, source: torch.Generator, rate: float) -> Tensor:
         """One batch of (user, item)."""
@@ -195,15 +200,15 @@ class Training:
         if self.in_batch and bool((shown == shown[0]).all()):
             return torch.zeros((), dtype=torch.float64, device=self.device)  # nobody has a negative here
         liked = self.more(users, source) if getattr(loss, "debiased", None) else None
-        my_users, user_at = torch.unique(users, return_inverse=True)
+        my_users, user_at = distinct(users, len(self.sizes))
         asked = [part.reshape(-1) for part in (items, shown, liked) if part is not None]
-        my_items, at = torch.unique(torch.cat(asked), return_inverse=True)
+        my_items, at = distinct(torch.cat(asked), self.n_items)
         item_at, shown_at, *rest = at.split([len(part) for part in asked])
         liked_at = rest[0].view(b, -1) if rest else None
 
         passed = self.passed_on()
-        p = passed["users"][my_users].requires_grad_()
-        q = passed["items"][my_items].requires_grad_()
+        p = passed["users"].index_select(0, my_users).requires_grad_()
+        q = passed["items"].index_select(0, my_items).requires_grad_()
         of_users = taken(rows_of(p, self.geometry, "user"), user_at)
         of_items = rows_of(q, self.geometry, "item")
         positive = (of_users * taken(of_items, item_at)).sum(1, keepdim=True)
@@ -228,7 +233,7 @@ class Training:
         moved = {"users": p, "items": q, **leaves}
         rows = {"users": my_users, "items": my_items, "own": my_users, "item_own": my_items}
         found: Found = {name: (rows[name], slope(leaf) / b) for name, leaf in moved.items()}
-        places = {"users": (my_users, [user_at]), "items": (my_items, [item_at, shown_at])}
+        places: Places = {"users": (my_users, [user_at]), "items": (my_items, [item_at, shown_at])}
         return values.mean(dtype=torch.float64) + self.move(found, places, passed, rate)
 
     def step_by_users(self, users: Tensor, rate: float) -> Tensor:
@@ -256,19 +261,17 @@ class Training:
                 by_score.scatter_add_(1, at, part)
         counts = (sizes / sizes.sum()).to(self.kind)[:, None]
 
-        found: Found = {
-            "users": (users, back_to(p, by_score @ of_items, self.geometry) * counts),
-            "items": (None, back_to(q, by_score.T @ (of_users * counts), self.geometry)),
-        }
+        by_users = {"users": back_to(p, by_score @ of_items, self.geometry) * counts}
         if slopes.own is not None:
-            found["own"] = (users, slopes.own * counts)
+            by_users["own"] = slopes.own * counts
+        found: Found = {"items": (None, back_to(q, by_score.T @ (of_users * counts), self.geometry))}
+        for name, part in by_users.items():  # moments of one step an epoch would be those of many epochs: they go on
+            found[name] = (None, torch.zeros_like(self.tables[name]).index_copy_(0, users, part))
         everything = [] if loss.all_items else [torch.arange(self.n_items, device=self.device)]
-        places = {"users": (users, [row]), "items": (None, [columns, *everything])}
+        places: Places = {"users": (users, [row]), "items": (None, [columns, *everything])}
         return counts[:, 0].double() @ values.double() + self.move(found, places, passed, rate)
 
-    def move(
-        self, found: Found, places: dict[str, tuple[Tensor | None, list[Tensor]]], passed: dict[str, Tensor], rate: float
-    ) -> Tensor:
+    def move(self, found: Found, places: Places, passed: dict[str, Tensor], rate: float) -> Tensor:
         """One step of the tables by these slopes. Gives the penalty where they were."""
         self.tables.steps += 1
         penalty = torch.zeros((), dtype=torch.float64, device=self.device)
@@ -287,7 +290,7 @@ class Training:
         parts |= {"weight": torch.ones_like(parts["positive"]), "n": n, "log_q": self.log_q[shown]}
         if "liked" in parts:
             parts |= {"prior": self.priors[users], "liked_weight": 1 / parts["liked"].shape[1]}
-        if (self.in_batch or self.loss.skips_hits) and bool(torch.isin(items, shown).any()):
+        if self.in_batch or self.loss.skips_hits:
             hits = items[:, None] == shown
             drawn = torch.full_like(parts["positive"], n)
             if self.in_batch:
@@ -304,7 +307,7 @@ class Training:
         sizes = self.sizes[users][:, None]
         return self.columns[self.indptr[users][:, None] + (places * sizes).long().minimum(sizes - 1)]
 
-    def penalised(self, found: Found, places: dict[str, tuple[Tensor | None, list[Tensor]]]) -> Tensor:
+    def penalised(self, found: Found, places: Places) -> Tensor:
         """Add the slopes of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch and its candidates."""
         value = torch.zeros((), dtype=torch.float64, device=self.device)
         for name, (mine, parts) in places.items():
@@ -411,6 +414,16 @@ def touched(indptr: Tensor, columns: Tensor, users: Tensor) -> tuple[Tensor, Ten
     row = torch.repeat_interleave(sizes)
     place = torch.arange(len(row), device=row.device) - (sizes.cumsum(0) - sizes)[row]
     return sizes, row, place, columns[indptr[users][row] + place]
+
+
+def distinct(numbers: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The distinct ones among numbers below n, in order, and where each is among them: `torch.unique` without sorting."""
+    there = torch.zeros(n, dtype=torch.bool, device=numbers.device)
+    there[numbers] = True
+    found = there.nonzero()[:, 0]
+    place = torch.empty(n, dtype=torch.int64, device=numbers.device)
+    place[found] = torch.arange(len(found), device=numbers.device)
+    return found, place[numbers]
 
 
 def taken(rows: Tensor, at: Tensor) -> Tensor:
