@@ -132,7 +132,7 @@ class FactorModel(ByGradients):
         """The tables, the interactions, the graph and what a step makes, of the batch and its candidates."""
         loss: Any = self.loss
         if loss.by_users:
-            step = self.users_at_once(events) * 6 * events.n_items + 8 * events.n_items * self.rank
+            step = self.users_at_once(events) * 6 * events.n_items + 8 * (events.n_users + events.n_items) * self.rank
         else:
             wide = 6 * loss.n_negatives + 8 * self.rank
             if not getattr(loss.sampler, "shared", True):
@@ -153,7 +153,7 @@ class FactorModel(ByGradients):
         return 4 + self.loss.n_negatives / 16  # type: ignore[attr-defined]
 
     def fit_seconds(self, events: Interactions, dtype: type) -> float:
-        """By users, three products with all items, and as long for what is done with the scores and all vectors of items."""
+        """By users, three products with all items, and as long for what is done with the scores and all vectors."""
         if not self.loss.by_users:
             return super().fit_seconds(events, dtype)
         operations = 12 * events.n_users * events.n_items * self.rank
