@@ -32,6 +32,7 @@ from gramian.sampled import (
     UIB,
     ByPopularity,
     Debias,
+    Everything,
     FactorModel,
     InBatch,
     InfoNCE,
@@ -79,7 +80,8 @@ EACH = [*BIASED, *DEBIASED]
 
 
 def named(loss):
-    return type(loss).__name__ + (" debiased" if getattr(loss, "debiased", None) else "")
+    whole = loss.by_users and not loss.all_items
+    return type(loss).__name__ + (" debiased" if getattr(loss, "debiased", None) else "") + (" whole" if whole else "")
 
 
 def seen(loss, rows=3, positives=2, candidates=5, shares=True, seed=0):
@@ -300,8 +302,8 @@ def test_candidates_come_with_their_probabilities():
     np.testing.assert_allclose(np.exp(ByPopularity().log_probabilities(popularity)), popularity / popularity.sum(), atol=1e-9)
 
 
-def naive_step(recipe, state, users, items, candidates, liked):
-    """The slopes of a batch by autograd through a plain dense computation."""
+def naive_step(recipe, state, users, items, candidates, liked, n=None):
+    """The slopes of a batch by autograd through a plain dense computation, where candidates stand for n."""
     own = {name: torch.from_numpy(array.copy()).requires_grad_() for name, array in state.arrays.items()}
     p, q = own["users"], own["items"]
     if recipe.backbone.n_layers:
@@ -327,12 +329,12 @@ def naive_step(recipe, state, users, items, candidates, liked):
 
     total = 0
     for row, (u, i) in enumerate(zip(users.tolist(), items.tolist(), strict=True)):
-        shown = torch.arange(N) if recipe.loss.all_items else candidates if candidates.ndim == 1 else candidates[row]
+        shown = candidates if candidates.ndim == 1 else candidates[row]
         parts = {
             "positive": score(p[u], q[i]).view(1, 1),
             "weight": torch.ones(1, 1, dtype=p.dtype),
             "others": score(p[u][None], q[shown])[None],
-            "n": len(shown),
+            "n": n or len(shown),
             "log_q": torch.full((len(shown),), -log(N), dtype=p.dtype),
             "between": score(q[i][None], q[shown])[None, None],
         }
@@ -341,7 +343,7 @@ def naive_step(recipe, state, users, items, candidates, liked):
             parts["log_share"] = share.masked_fill(shown[None] == i, -float("inf"))
         parts |= {name: own[name][u if name == "own" else i].view(1, 1) for name in recipe.loss.owns}
         if getattr(recipe.loss, "debiased", None):
-            parts |= {"liked": score(p[u][None], q[liked[row]])[None], "liked_weight": 1 / liked.shape[1], "prior": 0.2}
+            parts |= {"liked": score(p[u][None], q[liked[row]])[None], "liked_weight": 1 / len(liked[row]), "prior": 0.2}
         total = total + recipe.loss(Scores(**parts))[0][0]
     total = total / len(users)
     base_p, base_q = own["users"], own["items"]
@@ -352,30 +354,101 @@ def naive_step(recipe, state, users, items, candidates, liked):
     return float(total.detach()), {name: part.grad for name, part in own.items()}
 
 
-@pytest.mark.parametrize("backbone", [MF(rank=5), LightGCN(rank=5, n_layers=2)], ids=["MF", "LightGCN"])
-@pytest.mark.parametrize("loss", EACH, ids=named)
+def somewhere(recipe):
+    """Vectors that are not small."""
+    rng = np.random.default_rng(0)
+    arrays = recipe.first(EVENTS, np.float64).arrays
+    return State({name: array + rng.standard_normal(array.shape) for name, array in arrays.items()})
+
+
+def moves(at, monkeypatch):
+    """What a step would move by, table by table, in all rows."""
+    moved = {}
+
+    def move(name, rows, by, rate):
+        moved[name] = by if rows is None else torch.zeros_like(at.tables[name]).index_copy(0, rows, by)
+
+    monkeypatch.setattr(at.tables, "move", move)
+    return moved
+
+
+EVERY_BACKBONE = pytest.mark.parametrize("backbone", [MF(rank=5), LightGCN(rank=5, n_layers=2)], ids=["MF", "LightGCN"])
+
+
+@EVERY_BACKBONE
+@pytest.mark.parametrize("loss", [loss for loss in EACH if not loss.by_users], ids=named)
 @pytest.mark.parametrize("shape", [(9,), (16, 9)], ids=["shared", "own"])
 def test_a_step_takes_the_slopes_of_a_naive_one(backbone, loss, shape, monkeypatch):
     backbone = replace(backbone, cosine=recipe_of(loss).backbone.cosine)
     recipe = FactorModel(backbone, loss, l2=0.03, batch_size=16)
-    state = recipe.first(EVENTS, np.float64)
-    rng = np.random.default_rng(0)
-    state = State({name: array + rng.standard_normal(array.shape) for name, array in state.arrays.items()})
+    state, rng = somewhere(recipe), np.random.default_rng(1)
     at = wing.Training(recipe, EVENTS, state)
     batch = torch.from_numpy(rng.permutation(X.nnz)[:16])
     shown, liked = torch.from_numpy(rng.integers(0, N, shape)), torch.from_numpy(rng.integers(0, N, (16, 4)))
     monkeypatch.setattr(at, "candidates", lambda *a: shown)
     monkeypatch.setattr(at, "more", lambda *a: liked)
-    moved = {}
-    monkeypatch.setattr(at.tables, "move", lambda name, rows, by, rate: moved.update({name: (rows, by)}))
+    moved = moves(at, monkeypatch)
     value = at.step(at.rows[batch], at.columns[batch], wing.draws(at.device, 0), 0.1)
     expected, slopes = naive_step(recipe, state, at.rows[batch], at.columns[batch], shown, liked)
     assert float(value) == pytest.approx(expected)
-    for name, (rows, by) in moved.items():
-        got = torch.zeros_like(slopes[name]) if rows is not None else by
-        got = got if rows is None else got.index_copy(0, rows, by)
-        np.testing.assert_allclose(got, slopes[name], atol=1e-8, err_msg=name)
     assert set(moved) == set(recipe.tables)
+    for name, by in moved.items():
+        np.testing.assert_allclose(by, slopes[name], atol=1e-8, err_msg=name)
+
+
+WHOLE = [replace(loss, sampler=Everything()) if hasattr(loss, "sampler") else loss for loss in EACH if not loss.pairs]
+
+
+@EVERY_BACKBONE
+@pytest.mark.parametrize("loss", WHOLE, ids=named)
+def test_a_step_by_users_is_that_by_all_their_interactions(backbone, loss, monkeypatch):
+    """With every item a candidate, and liked what they touched: a naive step, and ours by interactions."""
+    backbone = replace(backbone, cosine=recipe_of(loss).backbone.cosine)
+    recipe = FactorModel(backbone, loss, l2=0.03)
+    state, users = somewhere(recipe), torch.tensor([7, 2, 40, 11])
+    at = wing.Training(recipe, EVENTS, state)
+    moved = moves(at, monkeypatch)
+    value = at.step_by_users(users, 0.1)
+    rows, columns = torch.repeat_interleave(users, at.sizes[users]), torch.cat([histories(at)[u] for u in users.tolist()])
+    naive = replace(recipe, loss=loss.folded())
+    n = None if naive.loss.all_items else loss.n_negatives
+    liked = [histories(at)[u] for u in rows.tolist()]
+    expected, slopes = naive_step(naive, state, rows, columns, torch.arange(N), liked, n)
+    assert float(value) == pytest.approx(expected)
+    assert set(moved) == set(recipe.tables)
+    for name, by in moved.items():
+        np.testing.assert_allclose(by, slopes[name], atol=1e-8, err_msg=name)
+    if loss.all_items or isinstance(loss, SampledSoftmax) or getattr(loss, "debiased", None):
+        return
+    drawing = wing.Training(replace(recipe, loss=replace(loss, sampler=Uniform())), EVENTS, state)
+    drawn = moves(drawing, monkeypatch)
+    drawing.loss = replace(drawing.loss, n_negatives=N)
+    monkeypatch.setattr(drawing, "candidates", lambda *a: torch.arange(N))
+    scores = drawing.scores
+    monkeypatch.setattr(drawing, "scores", lambda *a: scores(*a)._replace(n=n))
+    assert float(drawing.step(rows, columns, wing.draws(at.device, 0), 0.1)) == pytest.approx(float(value))
+    for name, by in drawn.items():
+        np.testing.assert_allclose(moved[name], by, atol=1e-8, err_msg=name)
+
+
+def histories(at):
+    return at.columns.split(at.sizes.tolist())
+
+
+def test_an_epoch_by_users_takes_each_once_in_batches_of_about_as_many_interactions():
+    """However skewed they are; who touched nothing is left out."""
+    x = sp.csr_array((RNG.random((200, N)) < (np.arange(200)[:, None] % 40 / 40) ** 3).astype(np.float32))
+    events = gr.Interactions.of(x)
+    recipe = FactorModel(MF(rank=4), Softmax(), batch_size=30)
+    at = wing.Training(recipe, events, recipe.first(events, np.float32))
+    batches = at.batches(wing.draws(at.device, 0))
+    assert sorted(torch.cat(batches).tolist()) == np.flatnonzero(np.diff(events.matrix.indptr)).tolist()
+    sizes = [int(at.sizes[batch].sum()) for batch in batches]
+    assert max(sizes) < 30 + N
+    assert np.mean(sizes) > 25
+    assert max(len(batch) for batch in batches) <= recipe.users_at_once(events)
+    other = at.batches(wing.draws(at.device, 1))
+    assert torch.cat(other).tolist() != torch.cat(batches).tolist()
 
 
 def test_debiasing_draws_what_the_user_touched():
@@ -432,9 +505,10 @@ def own_kind(model):
 
 
 SMALL = [replace(loss, n_negatives=8) if hasattr(loss, "n_negatives") else loss for loss in EACH]
+SMALL_WHOLE = [replace(loss, n_negatives=8) for loss in WHOLE if not loss.all_items]
 
 
-@pytest.mark.parametrize("loss", SMALL, ids=named)
+@pytest.mark.parametrize("loss", [*SMALL, *SMALL_WHOLE], ids=named)
 def test_training_lowers_the_loss_and_finds_the_groups(loss):
     """Users and items are of three kinds; a model that has learned anything recommends a user's own kind."""
     recipe = recipe_of(loss, n_epochs=40, learning_rate=0.03)
@@ -443,7 +517,7 @@ def test_training_lowers_the_loss_and_finds_the_groups(loss):
     assert own_kind(recipe.fit(GROUPS)) > 0.7
 
 
-@pytest.mark.parametrize("loss", SMALL, ids=named)
+@pytest.mark.parametrize("loss", [*SMALL, *SMALL_WHOLE], ids=named)
 def test_the_same_seed_gives_the_same_bits_and_a_resumed_training_too(loss, tmp_path):
     recipe = recipe_of(loss, n_epochs=4)
     whole = recipe.fit(EVENTS)
@@ -801,6 +875,8 @@ def test_bad_input_says_what_to_do(refused):
         (lambda: FactorModel(MF(), MINEPlus()), "cosine=True for MINEPlus"),
         (lambda: FactorModel(MF(), InfoNCE(debiased=Debias())), "debiased InfoNCE"),
         (lambda: FactorModel(MF(cosine=True), SML()), "cosine=False"),
+        (lambda: FactorModel(MF(), BPR(sampler=Everything())), "draws for BPR"),
+        (lambda: FactorModel(MF(), SML(sampler=Everything())), "draws for SML"),
         (lambda: FactorModel(loss="CCL(margin=2)"), "margin of CCL"),
         (lambda: FactorModel(loss="nonsense"), "loss of FactorModel"),
         (lambda: FactorModel(loss="CCL(__import__('os'))"), "loss of FactorModel"),
@@ -855,7 +931,7 @@ def test_the_wing_itself_is_imported_without_pytorch():
 
 
 def test_parts_are_read_as_they_are_printed():
-    for loss in (*BIASED, *DEBIASED, CCL(sampler=ByPopularity(power=0.5, shared=False)), BPR(sampler=InBatch())):
+    for loss in (*BIASED, *DEBIASED, CCL(sampler=ByPopularity(power=0.5, shared=False)), BPR(sampler=InBatch()), *WHOLE):
         recipe = recipe_of(loss)
         assert FactorModel(str(recipe.backbone), str(loss)).loss == loss
         assert FactorModel(**recipe.to_json()["settings"]) == replace(recipe, n_epochs=3)
@@ -933,7 +1009,9 @@ def test_what_a_step_needs_is_counted():
     shared, own = (FactorModel(MF(rank=8), BPR(n_negatives=50, sampler=Uniform(shared=s))) for s in (True, False))
     gathered = min(2048, EVENTS.n_interactions) * 50 * 8 * 4
     assert own.fit_bytes(EVENTS, np.float32) - shared.fit_bytes(EVENTS, np.float32) >= 2 * gathered
-    for recipe in (shared, recipe_of(SML(), backbone=MF(rank=8)), MultVAE(rank=4, hidden=6)):
+    whole = recipe_of(CCL(sampler=Everything()), backbone=MF(rank=8))
+    assert whole.fit_bytes(EVENTS, np.float32) >= 2 * whole.users_at_once(EVENTS) * N * 4
+    for recipe in (shared, whole, recipe_of(SML(), backbone=MF(rank=8)), MultVAE(rank=4, hidden=6)):
         state = next(recipe.improved(EVENTS, recipe.first(EVENTS, np.float32)))
         kept = sum(array.nbytes for array in state.arrays.values())
         assert recipe.fit_bytes(EVENTS, np.float32) >= 2 * kept

@@ -22,6 +22,7 @@ from gramian.sampled.losses import SampledSoftmax as SampledSoftmax
 from gramian.sampled.losses import Softmax as Softmax
 from gramian.sampled.losses import Sparsemax as Sparsemax
 from gramian.sampled.negatives import ByPopularity as ByPopularity
+from gramian.sampled.negatives import Everything as Everything
 from gramian.sampled.negatives import InBatch as InBatch
 from gramian.sampled.negatives import Uniform as Uniform
 from gramian.sampled.scorers import Network, TrainedVectors

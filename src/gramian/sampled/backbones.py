@@ -77,14 +77,14 @@ def joined(*columns: Array) -> Array:
     return cat(columns, 1)
 
 
-def back_to(vectors: np.ndarray, slopes: np.ndarray, geometry: str) -> np.ndarray:
-    """The slopes by users' vectors, where those by their rows are given."""
+def back_to(vectors: Array, slopes: Array, geometry: str) -> Array:
+    """The slopes by users' vectors (or items', but for distances), where those by their rows are given, which it may change."""
     if geometry == "product":
         return slopes
     if geometry == "cosine":
-        length = np.sqrt(np.maximum((vectors * vectors).sum(1)[:, None], TINY**2))
-        unit = vectors / length
-        return (slopes - unit * (unit * slopes).sum(1)[:, None]) / length
+        squares = (vectors * vectors).sum(1)[:, None].clip(min=TINY**2)
+        slopes -= vectors * ((vectors * slopes).sum(1)[:, None] / squares)
+        slopes /= squares**0.5
+        return slopes
     rank = vectors.shape[1]
-    found: np.ndarray = 2 * slopes[:, :rank] - 2 * vectors * slopes[:, rank : rank + 1]
-    return found
+    return 2 * slopes[:, :rank] - 2 * vectors * slopes[:, rank : rank + 1]

@@ -8,9 +8,11 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numba import get_num_threads
 
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput, NotSupported
+from gramian.linalg.speed import inverse_rate
 from gramian.models.factors import Factors
 from gramian.models.iterative import Iterative, State, epochs_setting, seed_setting
 from gramian.models.recipe import setting
@@ -53,7 +55,8 @@ class ByGradients(Iterative):
 class FactorModel(ByGradients):
     """Matrix factorization or LightGCN under one of the losses of losses.py, by Adam over batches of interactions.
 
-    The penalty is l2 · (‖p_u‖² + ‖q_i‖² + mean ‖q_j‖²) for each interaction and its negatives j.
+    Where nothing is drawn (Softmax, Sparsemax, RG2Loss, or the sampler Everything), a batch is of whole users.
+    The penalty is l2 · (‖p_u‖² + ‖q_i‖² + mean ‖q_j‖²) for each interaction and the negatives j that are drawn for it.
     """
 
     backbone: Backbone = setting(MF(cosine=True), "what gives vectors", choices=BACKBONES)
@@ -78,6 +81,9 @@ class FactorModel(ByGradients):
             raise InvalidInput(f"a backbone with cosine=True for {what}", str(self.backbone), "Pass MF(cosine=True), say")
         if self.loss.of_distances and cosine:
             raise InvalidInput(f"a backbone with cosine=False for {kind}", str(self.backbone), "Its scores are distances")
+        if self.loss.pairs and self.loss.by_users:
+            do = "Pass sampler=Uniform(), say: each of its positives meets each candidate"
+            raise InvalidInput(f"a sampler that draws for {kind}", "Everything()", do)
 
     @property
     def rank(self) -> int:  # type: ignore[override]
@@ -117,18 +123,25 @@ class FactorModel(ByGradients):
     def copies(self) -> int:
         return 12 if self.backbone.n_layers else 7  # the tables with two moments, twice, and the slopes
 
+    def users_at_once(self, events: Interactions) -> int:
+        """At most, in a step by users: if those who touched least come together."""
+        least = np.cumsum(np.sort(np.diff(events.matrix.indptr)))
+        return int(np.searchsorted(least, self.batch_size) - np.searchsorted(least, 1)) + 1
+
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         """The tables, the interactions, the graph and what a step makes, of the batch and its candidates."""
         loss: Any = self.loss
-        batch = min(self.batch_size, events.n_interactions)
-        wide = 6 * (events.n_items if loss.all_items else loss.n_negatives) + 8 * self.rank
-        if not loss.all_items and not getattr(loss.sampler, "shared", True):
-            wide += 3 * loss.n_negatives * self.rank  # gathered for each
-        if getattr(loss, "debiased", None):
-            wide += 3 * loss.debiased.positives * self.rank
+        if loss.by_users:
+            step = self.users_at_once(events) * 6 * events.n_items + 8 * (events.n_users + events.n_items) * self.rank
+        else:
+            wide = 6 * loss.n_negatives + 8 * self.rank
+            if not getattr(loss.sampler, "shared", True):
+                wide += 3 * loss.n_negatives * self.rank  # gathered for each
+            if getattr(loss, "debiased", None):
+                wide += 3 * loss.debiased.positives * self.rank
+            step = min(self.batch_size, events.n_interactions) * wide
         graph = 60 * events.n_interactions if self.backbone.n_layers else 0
-        step = batch * wide * np.dtype(dtype).itemsize
-        return super().fit_bytes(events, dtype) + 24 * events.n_interactions + graph + step
+        return super().fit_bytes(events, dtype) + 24 * events.n_interactions + graph + step * np.dtype(dtype).itemsize
 
     def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
         """On the disk, tables with two moments, three times."""
@@ -137,5 +150,11 @@ class FactorModel(ByGradients):
 
     def passes(self) -> float:
         """A step is a product of the batch with its candidates, thrice."""
-        wide = 1024 if self.loss.all_items else self.loss.n_negatives  # type: ignore[attr-defined]
-        return 4 + wide / 16
+        return 4 + self.loss.n_negatives / 16  # type: ignore[attr-defined]
+
+    def fit_seconds(self, events: Interactions, dtype: type) -> float:
+        """By users, three products with all items, and as long for what is done with the scores and all vectors."""
+        if not self.loss.by_users:
+            return super().fit_seconds(events, dtype)
+        operations = 12 * events.n_users * events.n_items * self.rank
+        return self.n_epochs * operations / inverse_rate(np.dtype(dtype), get_num_threads())

@@ -1,9 +1,9 @@
 """The losses of papers 002, 003 and 004, each as a value and its slopes, for tensors in training and for arrays in serving.
 
-A row is a user who has positives, each with a weight (they sum to 1: in training a row has one positive, in serving the whole
-history), and candidates that stand for all other items: drawn by a sampler in training, the whole catalog with its
-probabilities in serving. Both are the same formula, so a loss is written once, and whoever comes later is folded in under the
-very loss that was trained, without PyTorch. Slopes are written out, too: that is faster than to have them derived.
+A row is a user who has positives, each with a weight (they sum to 1), and candidates that stand for all other items: in
+training one positive and what a sampler draws, or the whole history and the whole catalog; in serving always these, with their
+probabilities. All are the same formula, so a loss is written once, and whoever comes later is folded in under the very loss
+that was trained, without PyTorch. Slopes are written out, too: that is faster than to have them derived.
 
 Negatives are drawn from all items, as in the papers: one may be an item that the user has touched.
 """
@@ -20,7 +20,7 @@ from scipy import special
 
 from gramian.models.factors import Rule, Terms
 from gramian.models.recipe import Part, setting
-from gramian.sampled.negatives import SAMPLERS, Sampler, Uniform
+from gramian.sampled.negatives import SAMPLERS, Everything, Sampler, Uniform
 
 Array = Any  # of NumPy or PyTorch: what both have is all that is used
 
@@ -94,6 +94,10 @@ def positive(x: Array) -> Array:
     return (x > 0).astype(x.dtype) if isinstance(x, np.ndarray) else (x > 0).to(x.dtype)
 
 
+def sign(x: Array) -> Array:
+    return np.sign(x) if isinstance(x, np.ndarray) else x.sign()
+
+
 def sigmoid(x: Array) -> Array:
     return special.expit(x) if isinstance(x, np.ndarray) else x.sigmoid()
 
@@ -149,6 +153,11 @@ class Loss(Part, ABC):
     @abstractmethod
     def __call__(self, s: Scores) -> tuple[Array, Slopes]:
         """The value of each row, and its slopes."""
+
+    @property
+    def by_users(self) -> bool:
+        """Whether training, too, meets every item, so that a step looks at whole users."""
+        return self.all_items or isinstance(self.sampler, Everything)  # type: ignore[attr-defined]
 
     def folded(self) -> Loss:
         """The loss that is expected of it when every item is a candidate with its probability."""
@@ -345,7 +354,8 @@ class Pointwise(Loss):
         good, up = self.good(s.positive)
         bad, down = self.bad(s.others)
         value = s.mean(good) + weight * s.expected(bad)
-        slopes = Slopes(s.weight * up, weight * s.share() * down)
+        down *= weight * s.share()
+        slopes = Slopes(s.weight * up, down)
         if s.prior is None:
             return value, slopes
         liked, back = self.bad(s.liked)
@@ -399,7 +409,7 @@ class CCL(Pointwise):
 
     def bad(self, y: Array) -> tuple[Array, Array]:
         over = (y - self.margin).clip(min=0)
-        return over, positive(over)
+        return over, sign(over)
 
 
 @dataclass(frozen=True)

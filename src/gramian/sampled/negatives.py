@@ -56,4 +56,12 @@ class InBatch(Sampler):
         return ByPopularity().log_probabilities(popularity)
 
 
-SAMPLERS = (Uniform, ByPopularity, InBatch)
+@dataclass(frozen=True)
+class Everything(Sampler):
+    """Every item, all alike, and nothing is drawn: means over negatives are exact."""
+
+    def log_probabilities(self, popularity: np.ndarray) -> np.ndarray:
+        return Uniform().log_probabilities(popularity)
+
+
+SAMPLERS = (Uniform, ByPopularity, InBatch, Everything)

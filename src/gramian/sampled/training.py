@@ -1,14 +1,16 @@
 """Training by gradients, in PyTorch: the one file that needs it.
 
-A step looks at the vectors of a batch only. It gathers them once each, takes the slopes of the loss from losses.py back to
-them, and moves them by Adam, whose moments rest as long as a vector is not touched. An epoch's draws follow from the seed and
-its number, so that a training that goes on where it was killed ends at the same bits.
+A step by interactions looks at the vectors of a batch and of what is drawn for it. It gathers them once each, takes the slopes
+of the loss from losses.py back to them, and moves them by Adam, whose moments rest as long as a vector is not touched. Where
+every item is a candidate, a step is by users: their scores of all items are one product, in which their positives are, too,
+and Adam moves everything.
+An epoch's draws follow from the seed and its number, so that a training that goes on where it was killed ends at the same bits.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +25,9 @@ from gramian.data.interactions import Interactions
 from gramian.errors import Inaccurate, NotSupported
 from gramian.models.iterative import State
 from gramian.progress import bar
-from gramian.sampled.backbones import geometry, rows_of
+from gramian.sampled.backbones import back_to, geometry, rows_of
 from gramian.sampled.losses import Scores
-from gramian.sampled.negatives import InBatch
+from gramian.sampled.negatives import InBatch, Uniform
 
 if TYPE_CHECKING:
     from gramian.sampled.autoencoders import Autoencoder
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 BETAS = (0.9, 0.999)
 LEAST = 0.01  # the learning rate is never less than this part of the first
+Found = dict[str, tuple[Tensor | None, Tensor]]  # slopes by table, and of which of its rows; None: of all
+Places = dict[str, tuple[Tensor | None, list[Tensor]]]  # rows of a table that were looked at, and how often: by their numbers
 KINDS = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -68,17 +72,18 @@ class Adam:
         """One step of a table, in these rows, which are distinct; None: in all of them."""
         table, mean, square = (self.tables[f"{name}{part}"] for part in ("", ".mean", ".square"))
         one, two = BETAS
-        first = mean if rows is None else mean[rows]
-        second = square if rows is None else square[rows]
-        first.mul_(one).add_(slopes, alpha=1 - one)
+        first = mean if rows is None else mean.index_select(0, rows)
+        second = square if rows is None else square.index_select(0, rows)
+        first.lerp_(slopes, 1 - one)
         second.mul_(two).addcmul_(slopes, slopes, value=1 - two)
-        scale = (second.sqrt() / (1 - two**self.steps) ** 0.5).add_(1e-8)
-        by = first / scale * (-rate / (1 - one**self.steps))
+        short = (1 - two**self.steps) ** 0.5  # of what the squares will come to
+        scale, by = second.sqrt().add_(1e-8 * short), -rate * short / (1 - one**self.steps)
         if rows is None:
-            table.add_(by)
+            table.addcdiv_(first, scale, value=by)
         else:
-            mean[rows], square[rows] = first, second
-            table.index_add_(0, rows, by)
+            mean.index_copy_(0, rows, first)
+            square.index_copy_(0, rows, second)
+            table.index_add_(0, rows, first.div_(scale), alpha=by)
 
 
 class Rate:
@@ -127,7 +132,8 @@ class Training:
     """A factor model in training."""
 
     def __init__(self, recipe: FactorModel, events: Interactions, state: State) -> None:
-        self.recipe, self.loss, self.device = recipe, recipe.loss, device_of(recipe.device)
+        self.recipe, self.device, self.by_users = recipe, device_of(recipe.device), recipe.loss.by_users
+        self.loss = recipe.loss.folded() if self.by_users else recipe.loss
         self.geometry = geometry(recipe.backbone, recipe.loss.of_distances)
         self.tables = Adam(state, recipe.tables, self.device)
         x = events.matrix
@@ -139,7 +145,7 @@ class Training:
         self.n_items = events.n_items
         self.graph = Graph(x, self.device, self.kind) if recipe.backbone.n_layers else None
         self.in_batch = isinstance(getattr(self.loss, "sampler", None), InBatch)
-        if not self.loss.all_items:
+        if not self.by_users:
             sampler = self.loss.sampler  # type: ignore[attr-defined]
             self.log_q = torch.from_numpy(sampler.log_probabilities(events.popularity)).to(self.device)
             self.cumulated = self.log_q.exp().cumsum(0)
@@ -155,13 +161,26 @@ class Training:
     def epoch(self, number: int, rate: float) -> float:
         """The mean loss of its batches, with penalties."""
         source = draws(self.device, self.recipe.seed, number)
-        order = torch.randperm(len(self.rows), generator=source, device=self.device)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
-        with bar(f"epoch {number + 1}", len(order)) as advance:
-            for batch in order.split(self.recipe.batch_size):
-                total += self.step(self.rows[batch], self.columns[batch], source, rate) * len(batch)
-                advance(len(batch))
-        return float(total) / len(order)
+        with bar(f"epoch {number + 1}", len(self.rows)) as advance:
+            for batch in self.batches(source):
+                if self.by_users:
+                    size, value = int(self.sizes[batch].sum()), self.step_by_users(batch, rate)
+                else:
+                    size, value = len(batch), self.step(self.rows[batch], self.columns[batch], source, rate)
+                total += value * size
+                advance(size)
+        return float(total) / len(self.rows)
+
+    def batches(self, source: torch.Generator) -> Sequence[Tensor]:
+        """Interactions at random, or users who have about as many."""
+        if not self.by_users:
+            return torch.randperm(len(self.rows), generator=source, device=self.device).split(self.recipe.batch_size)
+        users = torch.nonzero(self.sizes)[:, 0]
+        users = users[torch.randperm(len(users), generator=source, device=self.device)]
+        before = self.sizes[users].cumsum(0) - self.sizes[users]
+        counts = torch.unique_consecutive(before // self.recipe.batch_size, return_counts=True)[1]
+        return users.split(counts.tolist())
 
     def candidates(self, items: Tensor, source: torch.Generator) -> Tensor:
         """For all of the batch, or in rows for each of it."""
@@ -169,33 +188,31 @@ class Training:
         if isinstance(loss.sampler, InBatch):
             return items[: loss.n_negatives]
         shape = (loss.n_negatives,) if loss.sampler.shared else (len(items), loss.n_negatives)
-        places = torch.rand(shape, generator=source, dtype=torch.float64, device=self.device) * self.cumulated[-1]
-        return torch.searchsorted(self.cumulated, places, right=True).clip(max=self.n_items - 1)
+        places = torch.rand(shape, generator=source, dtype=torch.float64, device=self.device)
+        if isinstance(loss.sampler, Uniform):
+            return (places * self.n_items).long()
+        return torch.searchsorted(self.cumulated, places * self.cumulated[-1], right=True).clip(max=self.n_items - 1)
 
     def step(self, users: Tensor, items: Tensor, source: torch.Generator, rate: float) -> Tensor:
         """One batch of (user, item)."""
         loss, b = self.loss, len(users)
-        shown = None if loss.all_items else self.candidates(items, source)
-        if shown is not None and self.in_batch and bool((shown == shown[0]).all()):
+        shown = self.candidates(items, source)
+        if self.in_batch and bool((shown == shown[0]).all()):
             return torch.zeros((), dtype=torch.float64, device=self.device)  # nobody has a negative here
         liked = self.more(users, source) if getattr(loss, "debiased", None) else None
-        my_users, user_at = torch.unique(users, return_inverse=True)
+        my_users, user_at = distinct(users, len(self.sizes))
         asked = [part.reshape(-1) for part in (items, shown, liked) if part is not None]
-        if shown is None:
-            my_items, item_at, shown_at, liked_at = None, items, None, None
-        else:
-            my_items, at = torch.unique(torch.cat(asked), return_inverse=True)
-            item_at, shown_at, *rest = at.split([len(part) for part in asked])
-            shown_at = shown_at.view(shown.shape)
-            liked_at = rest[0].view(b, -1) if rest else None
+        my_items, at = distinct(torch.cat(asked), self.n_items)
+        item_at, shown_at, *rest = at.split([len(part) for part in asked])
+        liked_at = rest[0].view(b, -1) if rest else None
 
         passed = self.passed_on()
-        p = passed["users"][my_users].requires_grad_()
-        q = (passed["items"].detach() if my_items is None else passed["items"][my_items]).requires_grad_()
+        p = passed["users"].index_select(0, my_users).requires_grad_()
+        q = passed["items"].index_select(0, my_items).requires_grad_()
         of_users = taken(rows_of(p, self.geometry, "user"), user_at)
         of_items = rows_of(q, self.geometry, "item")
         positive = (of_users * taken(of_items, item_at)).sum(1, keepdim=True)
-        chosen = of_items if shown_at is None else taken(of_items, shown_at)
+        chosen = taken(of_items, shown_at.view(shown.shape))
         seen: dict[str, Tensor] = {"positive": positive, "others": meet(of_users, chosen)}
         if liked_at is not None:
             seen["liked"] = meet(of_users, taken(of_items, liked_at))
@@ -213,37 +230,74 @@ class Training:
             named = {name: part for name, part in slopes._asdict().items() if part is not None}
         torch.autograd.backward([seen[name] for name in named], list(named.values()))
 
+        moved = {"users": p, "items": q, **leaves}
+        rows = {"users": my_users, "items": my_items, "own": my_users, "item_own": my_items}
+        found: Found = {name: (rows[name], slope(leaf) / b) for name, leaf in moved.items()}
+        places: Places = {"users": (my_users, [user_at]), "items": (my_items, [item_at, shown_at])}
+        return values.mean(dtype=torch.float64) + self.move(found, places, passed, rate)
+
+    def step_by_users(self, users: Tensor, rate: float) -> Tensor:
+        """One batch of users, each with all they touched and every item a candidate. A user counts as often as they touched."""
+        loss: Any = self.loss
+        sizes, row, place, columns = touched(self.indptr, self.columns, users)
+        shape, share = (len(users), int(sizes.max())), (1 / sizes).to(self.kind)
+        at, weight = sizes.new_zeros(shape), share.new_zeros(shape)
+        at[row, place], weight[row, place] = columns, share[row]
+
+        passed = self.passed_on()
+        p, q = passed["users"][users], passed["items"]
+        of_users, of_items = rows_of(p, self.geometry, "user"), rows_of(q, self.geometry, "item")
+        others = of_users @ of_items.T
+        positive = others.gather(1, at)
+        parts: dict[str, Any] = {"n": self.n_items if loss.all_items else loss.n_negatives}
+        if getattr(loss, "debiased", None):
+            parts |= {"liked": positive, "liked_weight": weight, "prior": self.priors[users]}
+        if "own" in loss.owns:
+            parts["own"] = self.tables["own"][users]
+        values, slopes = loss(Scores(positive, weight, others, **parts))
+        by_score = slopes.others
+        for part in (slopes.positive, slopes.liked):
+            if part is not None:
+                by_score.scatter_add_(1, at, part)
+        counts = (sizes / sizes.sum()).to(self.kind)[:, None]
+
+        by_users = {"users": back_to(p, by_score @ of_items, self.geometry) * counts}
+        if slopes.own is not None:
+            by_users["own"] = slopes.own * counts
+        found: Found = {"items": (None, back_to(q, by_score.T @ (of_users * counts), self.geometry))}
+        for name, part in by_users.items():  # moments of one step an epoch would be those of many epochs: they go on
+            found[name] = (None, torch.zeros_like(self.tables[name]).index_copy_(0, users, part))
+        everything = [] if loss.all_items else [torch.arange(self.n_items, device=self.device)]
+        places: Places = {"users": (users, [row]), "items": (None, [columns, *everything])}
+        return counts[:, 0].double() @ values.double() + self.move(found, places, passed, rate)
+
+    def move(self, found: Found, places: Places, passed: dict[str, Tensor], rate: float) -> Tensor:
+        """One step of the tables by these slopes. Gives the penalty where they were."""
         self.tables.steps += 1
-        value = values.mean(dtype=torch.float64)
+        penalty = torch.zeros((), dtype=torch.float64, device=self.device)
         with torch.no_grad():
-            moved = {"users": p, "items": q, **leaves}
-            rows = {"users": my_users, "items": my_items, "own": my_users, "item_own": my_items}
-            found: dict[str, tuple[Tensor | None, Tensor]] = {n: (rows[n], slope(leaf) / b) for n, leaf in moved.items()}
             if self.graph:
                 found |= self.graph.back(found, passed, self.recipe.backbone.n_layers)
             if self.recipe.l2:
-                places = {"users": (my_users, [user_at]), "items": (my_items, [item_at, shown_at])}
-                value += self.penalised(found, places)
+                penalty = self.penalised(found, places)
             for name, (some, by) in found.items():
                 self.tables.move(name, some, by, rate)
-        return value
+        return penalty
 
-    def scores(self, seen: dict[str, Tensor], users: Tensor, items: Tensor, shown: Tensor | None) -> Scores:
+    def scores(self, seen: dict[str, Tensor], users: Tensor, items: Tensor, shown: Tensor) -> Scores:
+        n = shown.shape[-1]
         parts: dict[str, Any] = {name: part.detach() for name, part in seen.items()}
-        parts |= {"weight": torch.ones_like(parts["positive"]), "n": self.n_items}
+        parts |= {"weight": torch.ones_like(parts["positive"]), "n": n, "log_q": self.log_q[shown]}
         if "liked" in parts:
             parts |= {"prior": self.priors[users], "liked_weight": 1 / parts["liked"].shape[1]}
-        if shown is not None:
-            n = shown.shape[-1]
-            parts |= {"n": n, "log_q": self.log_q[shown]}
-            if (self.in_batch or self.loss.skips_hits) and bool(torch.isin(items, shown).any()):
-                hits = items[:, None] == shown
-                drawn = torch.full_like(parts["positive"], n)
-                if self.in_batch:
-                    drawn[:n] -= 1  # its own positive was not drawn
-                if not self.loss.skips_hits:
-                    drawn = (~hits).sum(1, keepdim=True).to(self.kind)
-                parts["log_share"] = (-drawn.clip(min=1).log()).expand(hits.shape).masked_fill(hits, -inf)
+        if self.in_batch or self.loss.skips_hits:
+            hits = items[:, None] == shown
+            drawn = torch.full_like(parts["positive"], n)
+            if self.in_batch:
+                drawn[:n] -= 1  # its own positive was not drawn
+            if not self.loss.skips_hits:
+                drawn = (~hits).sum(1, keepdim=True).to(self.kind)
+            parts["log_share"] = (-drawn.clip(min=1).log()).expand(hits.shape).masked_fill(hits, -inf)
         return Scores(**parts)
 
     def more(self, users: Tensor, source: torch.Generator) -> Tensor:
@@ -253,17 +307,13 @@ class Training:
         sizes = self.sizes[users][:, None]
         return self.columns[self.indptr[users][:, None] + (places * sizes).long().minimum(sizes - 1)]
 
-    def penalised(
-        self,
-        found: dict[str, tuple[Tensor | None, Tensor]],
-        places: dict[str, tuple[Tensor | None, list[Tensor | None]]],
-    ) -> Tensor:
+    def penalised(self, found: Found, places: Places) -> Tensor:
         """Add the slopes of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch and its candidates."""
         value = torch.zeros((), dtype=torch.float64, device=self.device)
         for name, (mine, parts) in places.items():
             rows, slopes = found[name]
             vectors = self.tables[name] if mine is None else self.tables[name][mine]
-            for at in (part.reshape(-1) for part in parts if part is not None):
+            for at in parts:
                 counts = torch.bincount(at, minlength=len(vectors)).to(self.kind) / len(at)
                 by = 2 * self.recipe.l2 * counts[:, None] * vectors
                 if rows is None and mine is not None:  # the slopes are of the whole table
@@ -322,15 +372,16 @@ class AutoencoderTraining:
 
     def loss(self, parts: dict[str, Tensor], users: Tensor, number: int, source: torch.Generator) -> Tensor:
         """The mean over these users, of histories of which a part is hidden from the first layer."""
-        sizes = self.sizes[users]
-        starts = sizes.cumsum(0) - sizes
-        row = torch.repeat_interleave(torch.arange(len(users), device=self.device), sizes)
-        columns = self.columns[self.indptr[users][row] + torch.arange(len(row), device=self.device) - starts[row]]
+        sizes, row, _, columns = touched(self.indptr, self.columns, users)
         keep = 1 - self.recipe.dropout
         kept = torch.rand(len(row), generator=source, device=self.device) < keep
         weights = kept / (keep * sizes[row] ** 0.5) if self.recipe.normalised else kept / keep
         code = embedding_bag(
-            columns, parts["weight0"], starts, mode="sum", per_sample_weights=weights.to(parts["weight0"].dtype)
+            columns,
+            parts["weight0"],
+            sizes.cumsum(0) - sizes,
+            mode="sum",
+            per_sample_weights=weights.to(parts["weight0"].dtype),
         )
         if "users" in parts:
             code = code + parts["users"][users]
@@ -345,16 +396,34 @@ class AutoencoderTraining:
             else:
                 code = code.tanh() if activation == "tanh" else code.sigmoid()
         scores = code @ parts["output"].T + parts["output_bias"]
-        touched = torch.zeros(len(users), dtype=scores.dtype, device=self.device).index_add(0, row, scores[row, columns])
+        of_touched = torch.zeros(len(users), dtype=scores.dtype, device=self.device).index_add(0, row, scores[row, columns])
         rest = sizes * scores.logsumexp(1) if self.recipe.normalised else softplus(scores).sum(1)
         if self.recipe.l2:
             penalty = penalty + self.recipe.l2 * sum(part.square().sum() for part in parts.values())
-        return (rest - touched).mean() + penalty
+        return (rest - of_touched).mean() + penalty
 
     def divergence(self, number: int) -> float:
         """The weight of the divergence in this epoch."""
         recipe: Any = self.recipe
         return recipe.divergence * min(1.0, (number + 1) / recipe.warm_up)
+
+
+def touched(indptr: Tensor, columns: Tensor, users: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """How many items these users touched; and of each, one after the other: whose it is, its place there, and the item."""
+    sizes = indptr[users + 1] - indptr[users]
+    row = torch.repeat_interleave(sizes)
+    place = torch.arange(len(row), device=row.device) - (sizes.cumsum(0) - sizes)[row]
+    return sizes, row, place, columns[indptr[users][row] + place]
+
+
+def distinct(numbers: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The distinct ones among numbers below n, in order, and where each is among them: `torch.unique` without sorting."""
+    there = torch.zeros(n, dtype=torch.bool, device=numbers.device)
+    there[numbers] = True
+    found = there.nonzero()[:, 0]
+    place = torch.empty(n, dtype=torch.int64, device=numbers.device)
+    place[found] = torch.arange(len(found), device=numbers.device)
+    return found, place[numbers]
 
 
 def taken(rows: Tensor, at: Tensor) -> Tensor:
@@ -389,9 +458,7 @@ class Graph:
             total["items"] += items
         return {name: part / (n_layers + 1) for name, part in total.items()}
 
-    def back(
-        self, found: dict[str, tuple[Tensor | None, Tensor]], passed: dict[str, Tensor], n_layers: int
-    ) -> dict[str, tuple[None, Tensor]]:
+    def back(self, found: Found, passed: dict[str, Tensor], n_layers: int) -> dict[str, tuple[None, Tensor]]:
         """The slopes by the tables, where those by some of what was passed on are given."""
         dense = {}
         for name in ("users", "items"):
