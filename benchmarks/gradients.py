@@ -39,7 +39,7 @@ def model(loss: Any, n_epochs: int = 30, cosine: bool = True, **settings: Any) -
 
 def exact(loss: Any) -> FactorModel:
     """With every item a negative: biased and debiased alike, to be compared."""
-    return model(loss, 36, learning_rate=1e-3)
+    return model(loss, 24, learning_rate=1e-3)
 
 
 # With what paper 004 prints where "printed".
@@ -48,10 +48,11 @@ RECIPES = {
     ("yelp2018", "mine+ printed"): model(MINEPlus(temperature=0.5, weight=1.1), 15),
     ("gowalla", "mine+"): model(MINEPlus(temperature=0.1, weight=1.2), 36),
     ("yelp2018", "mine+"): model(MINEPlus(temperature=0.15, weight=1.1)),
-    ("gowalla", "ccl"): exact(CCL(margin=0.6, weight=200, sampler=Everything())),
-    ("yelp2018", "ccl"): exact(CCL(margin=0.6, weight=200, sampler=Everything())),
-    ("gowalla", "ccl debiased"): exact(CCL(margin=0.6, weight=200, sampler=Everything(), debiased=Debias())),
-    ("yelp2018", "ccl debiased"): exact(CCL(margin=0.6, weight=200, sampler=Everything(), debiased=Debias())),
+    ("gowalla", "ccl"): exact(CCL(margin=0.4, weight=150, sampler=Everything())),
+    ("yelp2018", "ccl"): exact(CCL(margin=0.4, weight=150, sampler=Everything())),
+    ("gowalla", "ccl debiased"): exact(CCL(margin=0.4, weight=150, sampler=Everything(), debiased=Debias())),
+    ("yelp2018", "ccl debiased"): exact(CCL(margin=0.4, weight=150, sampler=Everything(), debiased=Debias())),
+    ("gowalla", "ccl wider"): model(CCL(margin=0.6, weight=200, sampler=Everything()), 36, learning_rate=1e-3),
     ("gowalla", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 27, cosine=False, l2=1e-3),
     ("yelp2018", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 18, cosine=False, l2=1e-3),
 }
