@@ -112,22 +112,19 @@ class Shape(NamedTuple):
         """Blocks as objects, for what is summed over them or keeps vectors beside them."""
         return blocks.rdd.map(self.unpacked)
 
-    def gathered(self, blocks: Iterable[Block]) -> tuple[np.ndarray, list[Any], sp.csr_array, np.ndarray | None]:
-        """All users of some blocks in the order of their numbers: numbers, ids, matrix, times."""
+    def gathered(self, blocks: Iterable[Block]) -> tuple[list[Any], sp.csr_array, np.ndarray | None]:
+        """All users of these blocks in the order of their numbers: ids, matrix, times."""
         parts = list(blocks)
-        rows = np.concatenate([part.rows for part in parts] or [np.zeros(0, np.int64)])
-        order = np.argsort(rows)
+        order = np.argsort(np.concatenate([part.rows for part in parts]))
         ids = [user for part in parts for user in part.users.to_pylist()]
-        matrix = sp.csr_array(sp.vstack([part.matrix for part in parts], format="csr")) if parts else None
-        if matrix is None:
-            return rows, ids, sp.csr_array((0, self.n_items), dtype=np.float32), None
+        together = sp.csr_array(sp.vstack([part.matrix for part in parts], format="csr"))
         times = None
         if self.times:
-            stored = sp.csr_array((np.arange(matrix.nnz), matrix.indices, matrix.indptr), matrix.shape)
+            stored = sp.csr_array((np.arange(together.nnz), together.indices, together.indptr), together.shape)
             times = np.concatenate([part.times for part in parts])[stored[order].data]
-        matrix = matrix[order]
-        entries = np.repeat(np.arange(len(rows)), np.diff(matrix.indptr))
-        return rows[order], [ids[at] for at in order], csr(entries, matrix.indices, matrix.data, matrix.shape), times
+        matrix = together[order]
+        entries = np.repeat(np.arange(len(order)), np.diff(matrix.indptr))
+        return [ids[at] for at in order], csr(entries, matrix.indices, matrix.data, matrix.shape), times
 
 
 def cpus() -> int:

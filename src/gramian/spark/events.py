@@ -122,7 +122,7 @@ class SparkInteractions(Elsewhere):
         """All of it on this machine."""
         require(20 * self.n_interactions + 200 * self.n_users, f"{self} on this machine", "Leave them on the cluster")
         rows = self.blocks.toLocalIterator(prefetchPartitions=True)
-        _, ids, matrix, times = self.shape.gathered(self.shape.unpacked(row) for row in rows)
+        ids, matrix, times = self.shape.gathered(self.shape.unpacked(row) for row in rows)
         return replace(self.catalog, matrix=matrix, users=Index(ids), times=times, touched=None)
 
     def unpersist(self) -> None:
@@ -183,8 +183,8 @@ def interactions(
         parts.append(moment.alias("time"))
     if columns.title is not None:
         parts.append(column(columns.title).cast("string").alias("title"))
-    n_events = require_sound(frame.select(parts), columns)
     events = frame.select(parts)
+    n_events = require_sound(events, columns)
     if columns.threshold is not None:
         events = events.filter(F.col("value") >= columns.threshold).drop("value")
     items, titles = gathered_items(events, columns)
@@ -234,12 +234,12 @@ def require_sound(events: DataFrame, columns: Columns) -> int:
     for name in checks:
         if not found[name]:
             continue
-        column, do = getattr(columns, name), "Drop or fill such rows first"
+        named, do = getattr(columns, name), "Drop or fill such rows first"
         if name == "value":
             wanted = "finite numbers" if columns.threshold is not None else "weights above 0 and below 3e38"
-            raise InvalidInput(f"{wanted} in {column!r}", f"{found[name]:,} others", do)
+            raise InvalidInput(f"{wanted} in {named!r}", f"{found[name]:,} others", do)
         what = "a time" if name == "time" else "an id"
-        raise InvalidInput(f"{what} in every row of {column!r}", f"{found[name]:,} without", do)
+        raise InvalidInput(f"{what} in every row of {named!r}", f"{found[name]:,} without", do)
     return int(found["n"])
 
 
