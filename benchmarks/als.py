@@ -28,7 +28,8 @@ THEIRS = (("irspack", "cg"), ("irspack", "cholesky"), ("irspack", "ialspp"), ("i
 OURS = ("ials cg", "wrmf cg", "ials cholesky", "ials subspace", "rg2")
 
 
-def trained(side: str, folder: str, rank: int, solver: str, n_epochs: int) -> dict[str, Any]:
+def train_in_process(side: str, folder: str, rank: int, solver: str, n_epochs: int) -> dict[str, Any]:
+    """Train by one library in a process of its own; return its seconds per epoch and its objective."""
     python = sys.executable if side == "gramian" else python_of(side)
     command = [python, str(HERE / "peers" / "epochs.py"), side, folder, str(rank), solver, str(n_epochs)]
     environment = os.environ | THREADS | {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
@@ -38,6 +39,7 @@ def trained(side: str, folder: str, rank: int, solver: str, n_epochs: int) -> di
 
 
 def epochs(ranks: list[int], n_epochs: int) -> None:
+    """Time an epoch of every library and solver on the same data."""
     with tempfile.TemporaryDirectory() as folder:
         events = clustered(136_677, 20_000, 15_200_000)
         sp.save_npz(Path(folder) / "train.npz", sp.csr_matrix(events.matrix), compressed=False)
@@ -45,7 +47,7 @@ def epochs(ranks: list[int], n_epochs: int) -> None:
         print(f"{events}, {n_epochs} epochs")
         for rank in ranks:
             for side, solver in [("gramian", name) for name in OURS] + list(THEIRS):
-                row = trained(side, folder, rank, solver, n_epochs)
+                row = train_in_process(side, folder, rank, solver, n_epochs)
                 best = min(row["seconds"])
                 value = "" if row["objective"] is None else f"objective {row['objective']:,.0f}"
                 print(f"rank {rank:>3} | {side:<8} | {solver:<13} | {best:6.2f} s an epoch | {value}", flush=True)
@@ -53,7 +55,7 @@ def epochs(ranks: list[int], n_epochs: int) -> None:
 
 
 def optimum(rank: int) -> None:
-    """Time to implicit's best validation ndcg@10, or to within a thousandth of it, and of RG2 to its optimum."""
+    """Time RG2's closed form against implicit until it is within a thousandth of its best validation ndcg@10."""
     gr.RG2(rank=8).fit(clustered(300, 200, 3_000))  # compiles
     data = {
         "10 million": clustered(136_677, 20_000, 15_200_000),
@@ -67,7 +69,7 @@ def optimum(rank: int) -> None:
             target = split.target.reindex(split.train.users, split.train.items).matrix
             sp.save_npz(Path(folder) / "train.npz", sp.csr_matrix(split.train.matrix), compressed=False)
             sp.save_npz(Path(folder) / "target.npz", sp.csr_matrix(target), compressed=False)
-            theirs = trained("implicit", folder, rank, "best", 20)
+            theirs = train_in_process("implicit", folder, rank, "best", 20)
         values = theirs["ndcg"]
         epoch = next(at for at, value in enumerate(values) if value >= 0.999 * max(values))
         train, their_s = split.train, sum(theirs["seconds"][: epoch + 1])
@@ -91,11 +93,11 @@ def main() -> None:
     parser.add_argument("job", choices=("epochs", "optimum"))
     parser.add_argument("--ranks", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--epochs", type=int, default=8)
-    given = parser.parse_args()
-    if given.job == "epochs":
-        epochs(given.ranks, given.epochs)
+    arguments = parser.parse_args()
+    if arguments.job == "epochs":
+        epochs(arguments.ranks, arguments.epochs)
     else:
-        optimum(given.ranks[0])
+        optimum(arguments.ranks[0])
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What closed forms give for little: a search over a free axis, leave-one-user-out, forgetting a user. Ratios within one run.
+"""What closed forms make cheap: a search over a free axis, leave-one-user-out, forgetting a user. Ratios within one run.
 
 python benchmarks/exact.py search     # 6 dropouts × 6 l2 × 16 kept_weights against 36 inverses and scorings
 python benchmarks/exact.py leave-out  # every user left out against one evaluation of the same users
@@ -7,6 +7,7 @@ python benchmarks/exact.py path       # 30 values of l2 by one eigendecompositio
 """
 
 import argparse
+from unittest.mock import patch
 
 import numpy as np
 from journal import append
@@ -14,36 +15,39 @@ from measure import seconds
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.evaluation.leave_one_out import LeftOut
-from gramian.tuning import family
+from gramian.evaluation.leave_one_user_out import LeftOutUsers
+from gramian.evaluation.metrics import parse_metrics
 
 GRID = {"dropout": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], "l2": [10, 30, 100, 300, 1000, 3000]}
 
 
 def search(n_items: int) -> None:
-    """The rival's cost is 36 times that of its four corners and middle, since an inverse costs the same at any setting."""
+    """Time a grid by shared fits against 36 separate fits, whose cost is extrapolated from the corners of the grid."""
     split = gr.split.strong(clustered(50_000, n_items, 5_000_000), validation_users=0, test_users=5_000)
     gr.tune(gr.DEQL, split, {"dropout": [0.3], "l2": [100], "kept_weight": [0.5, 0.7]})  # compiles
     gram = gr.Gram.of(split.train)
 
-    def one(dropout: float, l2: float) -> None:
+    def fit_and_evaluate(dropout: float, l2: float) -> None:
         recipe = gr.EDLAE(dropout, l2)
-        gr.evaluate(gr.Recommender(recipe.fit_gram(gram), recipe, split.train), split, ["ndcg@20"])
+        gr.evaluate(recipe.fit_gram(gram), split, ["ndcg@20"])
 
-    one(0.3, 100)
-    some = [(p, l2) for p in (0.1, 0.6) for l2 in (10, 3000)]
-    before = [seconds(lambda p=p, l2=l2: one(p, l2)) for p, l2 in some]  # type: ignore[misc]
-    found: list[gr.Search] = []
-    ours = seconds(lambda: found.append(gr.tune(gr.DEQL, split, GRID)))
-    after = [seconds(lambda p=p, l2=l2: one(p, l2)) for p, l2 in some]  # type: ignore[misc]
+    fit_and_evaluate(0.3, 100)  # compiles
+    corners = [(p, l2) for p in (0.1, 0.6) for l2 in (10, 3000)]
+    before = [seconds(lambda p=p, l2=l2: fit_and_evaluate(p, l2)) for p, l2 in corners]  # type: ignore[misc]
+    searches: list[gr.Search] = []
+    ours = seconds(lambda: searches.append(gr.tune(gr.DEQL, split, GRID)))
+    after = [seconds(lambda p=p, l2=l2: fit_and_evaluate(p, l2)) for p, l2 in corners]  # type: ignore[misc]
     theirs = 36 * float(np.mean(before + after))
-    print(found[0])
-    show("search", ours, theirs, f"36 inverses and scorings at {n_items:,} items", points=len(found[0].results), items=n_items)
+    print(searches[0])
+    report_ratio(
+        "search", ours, theirs, f"36 inverses and scorings at {n_items:,} items", points=len(searches[0].results), items=n_items
+    )
 
 
 def leave_out(n_items: int) -> None:
+    """Time leave-one-user-out against one evaluation of the same users."""
     events = clustered(40_000, n_items, 4_000_000)
-    left_out = LeftOut.of(events, 0.8, 0)
+    left_out = LeftOutUsers.of(events, 0.8, 0)
     users, known = left_out.users, ~left_out.is_target
     split = gr.Split(events, users.keep(known), users.keep(~known))
     rows = np.arange(users.n_users)
@@ -52,20 +56,24 @@ def leave_out(n_items: int) -> None:
         model = recipe.fit(events)
 
         def ours(recipe: gr.EASE = recipe, model: gr.Recommender = model) -> None:  # type: ignore[assignment]
-            (columns,) = left_out.lists([recipe], model.scorer.inverse, 20, rows)  # type: ignore[attr-defined]
-            left_out.values(columns, rows, {"ndcg@20": ("ndcg", 20)})
+            (columns,) = left_out.rank([recipe], model.scorer.inverse, 20, rows)  # type: ignore[attr-defined]
+            left_out.task.report(columns, parse_metrics(["ndcg@20"]))
 
         def theirs(model: gr.Recommender = model) -> None:
             gr.evaluate(model, split, ["ndcg@20"])
 
-        ours(), theirs()
+        ours()
+        theirs()
         times = [(seconds(ours), seconds(theirs)) for _ in range(3)]
         best = [min(column) for column in zip(*times, strict=True)]
         what = f"one evaluation of {users.n_users:,} users (median history {median:.0f})"
-        show(f"leave-one-user-out, {type(recipe).__name__}", *best, what, items=n_items, median_history=median)
+        report_ratio(
+            f"leave-one-user-out, {type(recipe).__name__}", best[0], best[1], what, items=n_items, median_history=median
+        )
 
 
 def forget(n_items: int) -> None:
+    """Time forgetting one user against fitting again."""
     events = clustered(136_000, n_items, 10_000_000)
     warm = clustered(500, 300, 5_000)
     for recipe in (gr.EASE(), gr.EDLAE()):
@@ -73,24 +81,27 @@ def forget(n_items: int) -> None:
         refit = seconds(lambda recipe=recipe: recipe.fit(events))  # type: ignore[misc]
         model = recipe.fit(events)
         ours = min(seconds(lambda at=at, model=model: model.forget_users([at])) for at in range(3))  # type: ignore[misc]
-        show(f"forget one user, {type(recipe).__name__}", ours, refit, f"fitting {n_items:,} items again", items=n_items)
+        report_ratio(
+            f"forget one user, {type(recipe).__name__}", ours, refit, f"fitting {n_items:,} items again", items=n_items
+        )
 
 
 def path(n_items: int) -> None:
+    """Time a path of l2 by one eigendecomposition against one inverse per value."""
     split = gr.split.strong(clustered(50_000, n_items, 2_000_000), validation_users=0, test_users=n_items // 10)
     space = {"l2": [10 * 1.25**i for i in range(30)]}
     small = gr.split.strong(clustered(500, 200, 5_000), validation_users=0, test_users=10)
-    gr.tune(gr.EASE, small, space), gr.tune(gr.EASE, small, {"l2": [1]})  # compiles
-    found: list[gr.Search] = []
-    ours = seconds(lambda: found.append(gr.tune(gr.EASE, split, space)))
-    pays, family.pays = family.pays, lambda *_: False
-    theirs = seconds(lambda: found.append(gr.tune(gr.EASE, split, space)))
-    family.pays = pays
-    print(*found, sep="\n")
-    show("path of 30 l2", ours, theirs, f"30 inverses at {n_items:,} items", items=n_items)
+    gr.tune(gr.EASE, small, space)  # compiles
+    gr.tune(gr.EASE, small, {"l2": [1]})
+    searches: list[gr.Search] = []
+    ours = seconds(lambda: searches.append(gr.tune(gr.EASE, split, space)))
+    with patch("gramian.tuning.shared_fits.is_decomposition_cheaper", return_value=False):
+        theirs = seconds(lambda: searches.append(gr.tune(gr.EASE, split, space)))
+    print(*searches, sep="\n")
+    report_ratio("path of 30 l2", ours, theirs, f"30 inverses at {n_items:,} items", items=n_items)
 
 
-def show(name: str, ours: float, theirs: float, rival: str, **facts: object) -> None:
+def report_ratio(name: str, ours: float, theirs: float, rival: str, **facts: object) -> None:
     print(f"{name:<32}{ours:8.2f} s   {rival} {theirs:8.2f} s   ratio {ours / theirs:.3f} (1/{theirs / ours:.0f})", flush=True)
     append("exact", {"job": name, "seconds": ours, "rival": rival, "rival_seconds": theirs, "ratio": ours / theirs, **facts})
 
@@ -101,6 +112,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", choices=JOBS)
     parser.add_argument("--items", type=int)
-    given = parser.parse_args()
-    job, n_items = JOBS[given.job]
-    job(given.items or n_items)
+    arguments = parser.parse_args()
+    job, n_items = JOBS[arguments.job]
+    job(arguments.items or n_items)

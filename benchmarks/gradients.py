@@ -1,13 +1,13 @@
-"""Models trained by gradients: how well they rank, and how fast they train against RecBole.
+"""Models trained by gradients: ranking quality, and training speed compared with RecBole.
 
-    python benchmarks/gradients.py choose gowalla mine+         # the same on a validation part of train, to choose settings by
-    python benchmarks/gradients.py quality gowalla mine+        # train on all of train, then the test part; resumes
-    python benchmarks/gradients.py paired gowalla ccl           # debiased against biased, by what `quality` has left
-    python benchmarks/gradients.py throughput                   # an epoch of ours and of RecBole's in turn, on one machine
+    python benchmarks/gradients.py choose gowalla mine+         # train and evaluate on a validation split, to choose parameters
+    python benchmarks/gradients.py quality gowalla mine+        # train on the training set, evaluate on the test set; resumes
+    python benchmarks/gradients.py paired gowalla ccl           # debiased against biased, with the models that `quality` saved
+    python benchmarks/gradients.py throughput                   # seconds per epoch, ours and RecBole in turn on one machine
 
-The learning rate is halved every second epoch of the last third, a schedule that was fixed beforehand. Settings were chosen in
-trials on a validation part of gowalla's train (for CCL of its 15-core, too), for MINE+ of yelp2018's too. The test part is
-looked at every few epochs to show the curve; nothing is chosen by it but where the README says so.
+The learning rate is halved every second epoch of the last third, a schedule fixed beforehand. Parameters were chosen on
+validation splits of the training sets of gowalla (for CCL also of its 15-core) and, for MINE+, of yelp2018. The test set is
+evaluated every few epochs to show the curve; nothing is chosen by it unless the README says so.
 """
 
 import argparse
@@ -22,55 +22,55 @@ from pathlib import Path
 from typing import Any
 
 from journal import append
-from peers import python_of, run
+from peers import python_of, run_script
 
 import gramian as gr
-from gramian.models.iterative import Epoch
-from gramian.sampled import BPR, CCL, MF, ByPopularity, Debias, Everything, FactorModel, MINEPlus
+from gramian.core.epochs import Epoch
+from gramian.gradient import BPR, CCL, MF, ByPopularity, Debias, Everything, FactorModel, MINEPlus
 
 HERE = Path(__file__).parent
 SCRATCH = HERE / ".scratch"
 METRICS = ("recall@20", "ndcg@20")
 
 
-def model(loss: Any, n_epochs: int = 30, cosine: bool = True, **settings: Any) -> FactorModel:
+def recipe_for(loss: Any, n_epochs: int = 30, cosine: bool = True, **params: Any) -> FactorModel:
     backbone = MF(rank=64, cosine=cosine)
-    return FactorModel(backbone, loss, n_epochs=n_epochs, halve_after=2, **({"learning_rate": 5e-3} | settings))
+    return FactorModel(backbone, loss, n_epochs=n_epochs, halve_after=2, **({"learning_rate": 5e-3} | params))
 
 
 SMALL_STEPS: dict[str, Any] = {"batch_size": 512, "learning_rate": 3e-3}
 EXACT = CCL(margin=0.4, weight=150, sampler=Everything())
-# With what paper 004 prints where "printed", with every item a negative where "exact".
+# "printed": the parameters that Jin and Li (2023) print. "exact": every item is a negative.
 RECIPES = {
-    ("gowalla", "mine+ printed"): model(MINEPlus(temperature=0.4, weight=1.2), 15),
-    ("yelp2018", "mine+ printed"): model(MINEPlus(temperature=0.5, weight=1.1), 15),
-    ("gowalla", "mine+"): model(MINEPlus(temperature=0.1, weight=1.2), 36),
-    ("yelp2018", "mine+"): model(MINEPlus(temperature=0.15, weight=1.1)),
-    ("gowalla", "ccl"): model(CCL(margin=0.7, weight=100), 30, **SMALL_STEPS),
-    ("yelp2018", "ccl"): model(CCL(margin=0.7, weight=100), 18, **SMALL_STEPS),
-    ("gowalla", "ccl short"): model(CCL(margin=0.7, weight=100), 12, **SMALL_STEPS),  # as long as the debiased
-    ("yelp2018", "ccl short"): model(CCL(margin=0.7, weight=100), 9, **SMALL_STEPS),
-    ("gowalla", "ccl debiased"): model(CCL(margin=0.7, weight=100, debiased=Debias(positives=20)), 12, **SMALL_STEPS),
-    ("yelp2018", "ccl debiased"): model(CCL(margin=0.7, weight=100, debiased=Debias(positives=10)), 9, **SMALL_STEPS),
-    ("gowalla", "ccl exact"): model(EXACT, 24, learning_rate=1e-3),
-    ("gowalla", "ccl exact debiased"): model(replace(EXACT, debiased=Debias()), 24, learning_rate=1e-3),
-    ("gowalla", "ccl exact wider"): model(replace(EXACT, margin=0.6, weight=200), 36, learning_rate=1e-3),
-    ("gowalla", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 27, cosine=False, l2=1e-3),
-    ("yelp2018", "bpr"): model(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 18, cosine=False, l2=1e-3),
+    ("gowalla", "mine+ printed"): recipe_for(MINEPlus(temperature=0.4, weight=1.2), 15),
+    ("yelp2018", "mine+ printed"): recipe_for(MINEPlus(temperature=0.5, weight=1.1), 15),
+    ("gowalla", "mine+"): recipe_for(MINEPlus(temperature=0.1, weight=1.2), 36),
+    ("yelp2018", "mine+"): recipe_for(MINEPlus(temperature=0.15, weight=1.1)),
+    ("gowalla", "ccl"): recipe_for(CCL(margin=0.7, weight=100), 30, **SMALL_STEPS),
+    ("yelp2018", "ccl"): recipe_for(CCL(margin=0.7, weight=100), 18, **SMALL_STEPS),
+    ("gowalla", "ccl short"): recipe_for(CCL(margin=0.7, weight=100), 12, **SMALL_STEPS),  # as many epochs as the debiased one
+    ("yelp2018", "ccl short"): recipe_for(CCL(margin=0.7, weight=100), 9, **SMALL_STEPS),
+    ("gowalla", "ccl debiased"): recipe_for(CCL(margin=0.7, weight=100, debiased=Debias(positives=20)), 12, **SMALL_STEPS),
+    ("yelp2018", "ccl debiased"): recipe_for(CCL(margin=0.7, weight=100, debiased=Debias(positives=10)), 9, **SMALL_STEPS),
+    ("gowalla", "ccl exact"): recipe_for(EXACT, 24, learning_rate=1e-3),
+    ("gowalla", "ccl exact debiased"): recipe_for(replace(EXACT, debiased=Debias()), 24, learning_rate=1e-3),
+    ("gowalla", "ccl exact wider"): recipe_for(replace(EXACT, margin=0.6, weight=200), 36, learning_rate=1e-3),
+    ("gowalla", "bpr"): recipe_for(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 27, cosine=False, l2=1e-3),
+    ("yelp2018", "bpr"): recipe_for(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 18, cosine=False, l2=1e-3),
 }
 PAIRS = {"ccl": ("ccl debiased", "ccl short"), "ccl exact": ("ccl exact debiased", "ccl exact")}
 
 
-def on_schedule(recipe: FactorModel, events: gr.Interactions, scratch: Path) -> Iterator[Epoch]:
-    """Epochs that are told they improve for two thirds of the time, and then no more."""
-    epochs, verdict = recipe.epochs(events, scratch=scratch), None
+def epochs_on_schedule(recipe: FactorModel, events: gr.Interactions, scratch: Path) -> Iterator[Epoch]:
+    """Train on the fixed schedule: send validation scores that improve for two thirds of the epochs, and then stay the same."""
+    epochs, validation_score = recipe.epochs(events, scratch=scratch), None
     while True:
         try:
-            epoch = epochs.send(verdict)
+            epoch = epochs.send(validation_score)
         except StopIteration:
             return
         yield epoch
-        verdict = float(min(epoch.number, recipe.n_epochs * 2 // 3))
+        validation_score = float(min(epoch.number, recipe.n_epochs * 2 // 3))
 
 
 def choose(data: str, loss: str) -> None:
@@ -85,7 +85,7 @@ def quality(data: str, loss: str, every: int) -> None:
 def train(recipe: FactorModel, split: gr.Split, row: dict[str, Any], every: int) -> None:
     name = f"{row['job']} {row['data']} {row['loss']}"
     curve, seconds, started = {}, 0.0, time.perf_counter()
-    for epoch in on_schedule(recipe, split.train, SCRATCH / name):
+    for epoch in epochs_on_schedule(recipe, split.train, SCRATCH / name):
         seconds += time.perf_counter() - started
         if epoch.number % every == 0 or epoch.number == recipe.n_epochs:
             curve[epoch.number] = gr.evaluate(epoch.model, split, METRICS).mean
@@ -100,26 +100,27 @@ def paired(data: str, loss: str) -> None:
     models = [gr.load(SCRATCH / f"quality {data} {name} model") for name in PAIRS[loss]]
     reports = [gr.evaluate(model, split, METRICS) for model in models]
     for metric in METRICS:
-        found = reports[0].compare(reports[1], metric)
-        print(f"{data} {metric}: debiased − biased {found.difference:+.5f} ± {found.stderr:.5f}, p = {found.p_value:.2g}")
-        append("gradients", {"job": "paired", "data": data, "loss": loss, **vars(found)})
+        comparison = reports[0].compare(reports[1], metric)
+        difference = f"{comparison.difference:+.5f} ± {comparison.stderr:.5f}, p = {comparison.p_value:.2g}"
+        print(f"{data} {metric}: debiased − biased {difference}")
+        append("gradients", {"job": "paired", "data": data, "loss": loss, **vars(comparison)})
 
 
 def throughput(rounds: int) -> None:
-    """Gowalla, rank 64, batches of 2,048 interactions, uniform negatives: each interaction's own, or shared by a batch."""
+    """Time epochs on gowalla: rank 64, batches of 2,048, uniform negatives, for each interaction or shared by a batch."""
     train = gr.split.published("gowalla").train
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "gowalla" / "gowalla.inter"
-        place.parent.mkdir()
+        path = Path(folder) / "gowalla" / "gowalla.inter"
+        path.parent.mkdir()
         lines = (f"{user}\t{item}\n" for user, item in zip(train.rows.tolist(), train.matrix.indices.tolist(), strict=True))
-        place.write_text("user_id:token\titem_id:token\n" + "".join(lines))
+        path.write_text("user_id:token\titem_id:token\n" + "".join(lines))
         for loss, n_negatives in (("bpr", 1), ("softmax", 16)):
             best: dict[str, float] = {}
             for side in ["gramian", "gramian, shared draws", "recbole"] * rounds:
                 python = python_of("recbole") if side == "recbole" else sys.executable
-                path = os.environ.get("PYTHONPATH", "")
-                found = run(python, "gradients.py", side, loss, n_negatives, folder, PYTHONPATH=path)
-                best[side] = min(best.get(side, inf), *found["seconds"])
+                python_path = os.environ.get("PYTHONPATH", "")
+                measured = run_script(python, "gradients.py", side, loss, n_negatives, folder, PYTHONPATH=python_path)
+                best[side] = min(best.get(side, inf), *measured["seconds"])
             for side, seconds in best.items():
                 ratio = best["recbole"] / seconds
                 print(f"{loss}, {n_negatives} negatives | {side:<22} | {seconds:6.2f} s an epoch | {ratio:.2f} ×", flush=True)
@@ -137,5 +138,5 @@ if __name__ == "__main__":
         if name == "quality":
             job.add_argument("--every", type=int, default=5)
     jobs.add_parser("throughput").add_argument("--rounds", type=int, default=3)
-    given = vars(parser.parse_args())
-    globals()[given.pop("job")](**given)
+    arguments = vars(parser.parse_args())
+    globals()[arguments.pop("job")](**arguments)

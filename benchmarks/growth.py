@@ -5,7 +5,7 @@
 
 Synthetic interactions: twice as many users as items, 25 interactions each. EASE is fitted, and 10,000 users get their top 20.
 A row for each size goes to results/growth.jsonl; the slopes of the lines through them, on log scales, are the exponents.
-The memory of scoring is recorded too, but does not grow: it is that of a block of users.
+The memory of scoring is recorded too. It is that of one block of users and does not grow.
 """
 
 import argparse
@@ -16,8 +16,8 @@ from journal import RESULTS, append, rows
 from measure import peak_bytes
 
 import gramian as gr
-from gramian.app.trial import warm_up
 from gramian.data.synthetic import clustered
+from gramian.experiments.trial import warm_up
 
 SIZES = (2_000, 5_000, 10_000, 20_000, 40_000)
 USERS = 10_000
@@ -29,6 +29,7 @@ MEASURES = {
 
 
 def measure(n: int) -> dict[str, float]:
+    """Return the seconds and peak bytes of a fit and of lists, at n items."""
     events = clustered(2 * n, n, 50 * n)
     active = np.flatnonzero(np.diff(events.matrix.indptr))
     histories = events.matrix[np.resize(active, USERS)]
@@ -41,31 +42,32 @@ def measure(n: int) -> dict[str, float]:
     return {"items": n, "interactions": events.n_interactions} | times | {"fit_bytes": fit_bytes, "score_bytes": score_bytes}
 
 
-def latest() -> dict[str, np.ndarray]:
-    """The last row of every size, by column."""
+def latest_rows() -> dict[str, np.ndarray]:
+    """Return the newest row of every size, by column."""
     by_size = {row["items"]: row for row in rows("growth")}
     return {name: np.array([by_size[n][name] for n in sorted(by_size)], float) for name in ("items", *MEASURES)}
 
 
-def exponent(n: np.ndarray, values: np.ndarray) -> float:
-    """The slope through the larger sizes, from 5,000 on: below, fixed costs show."""
+def fit_exponent(n: np.ndarray, values: np.ndarray) -> float:
+    """Return the slope on log scales from 5,000 items on; below that, fixed costs dominate."""
     large = n >= 5_000
     return float(np.polyfit(np.log(n[large]), np.log(values[large]), 1)[0])
 
 
 def plot() -> None:
     import matplotlib.pyplot as plt  # noqa: PLC0415 - not needed for measuring
+    from matplotlib.ticker import NullLocator  # noqa: PLC0415
 
-    found = latest()
-    n = found["items"]
+    columns = latest_rows()
+    n = columns["items"]
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     axes[1].loglog(n, 2 * n**2 / 1e6, "k:", lw=1, label="2n² bytes")
     for axis, names in zip(axes, (("fit_seconds", "score_seconds"), ("fit_bytes",)), strict=True):
         for name in names:
             label, unit = MEASURES[name]
-            axis.loglog(n, found[name] * unit, "o-", label=f"{label}: n^{exponent(n, found[name]):.2f}")
+            axis.loglog(n, columns[name] * unit, "o-", label=f"{label}: n^{fit_exponent(n, columns[name]):.2f}")
         axis.set_xticks(n, [f"{size / 1000:g}k" for size in n])
-        axis.xaxis.set_minor_locator(plt.NullLocator())
+        axis.xaxis.set_minor_locator(NullLocator())
         axis.set_xlabel("items")
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)
@@ -76,17 +78,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--plot", action="store_true")
-    given = parser.parse_args()
-    if not given.plot:
-        warm_up()
-        for n in given.sizes:
+    arguments = parser.parse_args()
+    if not arguments.plot:
+        warm_up(gr.EASE())
+        for n in arguments.sizes:
             row = measure(n)
             append("growth", row)
             print(row, flush=True)
-    found = latest()
+    columns = latest_rows()
     for name, (label, _) in MEASURES.items():
-        print(f"{label}: n^{exponent(found['items'], found[name]):.2f}")
-    if given.plot:
+        print(f"{label}: n^{fit_exponent(columns['items'], columns[name]):.2f}")
+    if arguments.plot:
         plot()
 
 

@@ -1,15 +1,14 @@
-"""A catalog beyond 32-bit LAPACK (46,340 items), fitted exactly, killed on the way, resumed, and judged.
+"""A catalog beyond 32-bit LAPACK (46,340 items), fitted exactly, killed, resumed and evaluated.
 
     python benchmarks/large.py                                  # amazon-beauty-bert4rec, 54,542 items
     python benchmarks/large.py amazon-beauty-bert4rec --scratch /dev/shm/beauty --kill 10 40
     python benchmarks/large.py amazon-book-twin --scratch /dev/shm/book       # 91,599 items: 17 GB, an hour and a half
 
-The fit runs in a process of its own, with the matrix in a scratch folder. It is killed (SIGKILL) after the given numbers of
-block columns, and started again each time; a run that was itself killed goes on when it is started again. amazon-book-twin
-is synthetic, of the size of the LightGCN amazon-book files, a fifth of it the test. In other sets the test is each user's
-last item. The settings are the defaults or as given: leave-last's validation part is where to choose them. The matrix is
-written over at every step: a folder in memory (/dev/shm, mounted large enough) spares the disk. A row goes to
-results/large.jsonl.
+The fit runs in a child process, with the matrix in a scratch folder. The child is killed (SIGKILL) after --kill block columns
+and started again each time. If this script is killed itself, start it again: it resumes. amazon-book-twin is synthetic, of the
+size of the LightGCN amazon-book files; a fifth of it is the test part. In other data sets the test is each user's last item.
+The parameters are not tuned. Every step overwrites the whole matrix, so a scratch folder in memory (/dev/shm, mounted large
+enough) spares the disk. A row goes to results/large.jsonl.
 """
 
 import argparse
@@ -26,16 +25,16 @@ from measure import peak_bytes
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg.scratch import DONE, FACTS, FILE
-from gramian.linalg.symmetric import WIDTH
+from gramian.linalg.resumable import DONE, STATUS_FILE, SWEEP_FILE
+from gramian.linalg.symmetric import BLOCK_WIDTH
 
 METRICS = ("ndcg@10", "hit_rate@10", "recall@20")
 TWIN = "amazon-book-twin"
 N_USERS, N_ITEMS, N_INTERACTIONS = 52_643, 91_599, 2_984_108  # of amazon-book, train and test
 
 
-def split_of(data: str) -> tuple[str, gr.Split]:
-    """How a data set is split, and its parts."""
+def load_split(data: str) -> tuple[str, gr.Split]:
+    """Return the name of the split and the split."""
     if data == TWIN:
         events = clustered(N_USERS, N_ITEMS, N_INTERACTIONS)
         events = events.take(np.flatnonzero(np.diff(events.matrix.indptr) >= 2))
@@ -44,22 +43,22 @@ def split_of(data: str) -> tuple[str, gr.Split]:
 
 
 def fit(data: str, recipe: gr.EDLAE, scratch: Path) -> None:
-    """What the child does: fit, or go on fitting, and judge."""
-    how, split = split_of(data)
+    """Fit or resume, evaluate, and append a row to the journal. Runs in a child process."""
+    split_name, split = load_split(data)
     started = time.perf_counter()
     model, peak = peak_bytes(lambda: recipe.fit(split.train, scratch=scratch))
     seconds = time.perf_counter() - started
     report = gr.evaluate(model, split, METRICS)
-    facts = {"data": data, "split": how, "recipe": recipe.to_json(), "items": split.train.n_items}
+    facts = {"data": data, "split": split_name, "recipe": recipe.to_json(), "items": split.train.n_items}
     append("large", facts | {"metrics": report.mean, "last_run_seconds": round(seconds, 1), "last_run_peak_bytes": peak})
     print(report, flush=True)
 
 
-def swept(scratch: Path, pieces: int) -> int:
-    """How many block columns the sweep in the folder has behind it."""
-    if not (scratch / FACTS).exists():
+def count_swept_columns(scratch: Path, pieces: int) -> int:
+    """Return how many block columns the sweep in the folder has finished."""
+    if not (scratch / STATUS_FILE).exists():
         return 0
-    return int(np.memmap(scratch / FILE, np.int64, "r", shape=(3,))[DONE]) // pieces
+    return int(np.memmap(scratch / SWEEP_FILE, np.int64, "r", shape=(3,))[DONE]) // pieces
 
 
 def main() -> None:
@@ -70,25 +69,25 @@ def main() -> None:
     parser.add_argument("--dropout", type=float, default=0.5)
     parser.add_argument("--l2", type=float, default=50.0)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        fit(given.data, gr.EDLAE(given.dropout, given.l2), given.scratch)
+    arguments = parser.parse_args()
+    if arguments.child:
+        fit(arguments.data, gr.EDLAE(arguments.dropout, arguments.l2), arguments.scratch)
         return
-    _, split = split_of(given.data)
-    pieces = -(-split.train.n_items // WIDTH) + 1
+    _, split = load_split(arguments.data)
+    pieces = -(-split.train.n_items // BLOCK_WIDTH) + 1
     del split
     with tempfile.TemporaryDirectory() as folder:
-        scratch = given.scratch or Path(folder) / "scratch"
-        again = ["--scratch", str(scratch), "--dropout", str(given.dropout), "--l2", str(given.l2), "--child"]
-        for after in (*given.kill, None):
+        scratch = arguments.scratch or Path(folder) / "scratch"
+        options = ["--scratch", str(scratch), "--dropout", str(arguments.dropout), "--l2", str(arguments.l2), "--child"]
+        for after in (*arguments.kill, None):
             started = time.perf_counter()
-            child = subprocess.Popen([sys.executable, __file__, given.data, *again])
-            while after is not None and child.poll() is None and swept(scratch, pieces) < after:
+            child = subprocess.Popen([sys.executable, __file__, arguments.data, *options])
+            while after is not None and child.poll() is None and count_swept_columns(scratch, pieces) < after:
                 time.sleep(0.05)
             if after is not None:
                 child.send_signal(signal.SIGKILL)
             child.wait()
-            done = min(swept(scratch, pieces), pieces - 1)  # the last step is the scaling
+            done = min(count_swept_columns(scratch, pieces), pieces - 1)  # the last step is the scaling
             took = time.perf_counter() - started
             print(f"after {took:.0f} s {done} of {pieces - 1} block columns are swept (exit {child.returncode})", flush=True)
 

@@ -10,21 +10,22 @@ T = TypeVar("T")
 
 
 def seconds(job: Callable[[], object]) -> float:
+    """Return the seconds that a job takes."""
     gc.collect()
     started = time.perf_counter()
     job()
     return time.perf_counter() - started
 
 
-def resident(line: str) -> int:
-    """VmRSS or VmHWM (the peak) of this process, in bytes; Linux."""
+def resident_bytes(line: str) -> int:
+    """Return VmRSS or VmHWM (the peak) of this process in bytes, on Linux."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split(line + ":")[1].split()[0])
 
 
 def peak_bytes(job: Callable[[], T]) -> tuple[T, int]:
-    """What a job returns, and the most resident memory it took over that before."""
+    """Return the result of a job, and its peak resident memory above the level before it."""
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # forget the old peak
-    before = resident("VmRSS")
-    return job(), resident("VmHWM") - before
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = resident_bytes("VmRSS")
+    return job(), resident_bytes("VmHWM") - before

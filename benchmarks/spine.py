@@ -16,18 +16,18 @@ from scipy.linalg import lapack
 import gramian as gr
 from gramian.data.synthetic import clustered
 from gramian.linalg.inverse import invert
-from gramian.linalg.memory import readable
-from gramian.linalg.symmetric import size
+from gramian.linalg.memory import format_bytes
+from gramian.linalg.symmetric import stored_size
 
 
-def rivals(name: str, ours: Callable[[], object], theirs: Callable[[], object], rounds: int, rival: str) -> None:
+def compare_times(name: str, ours: Callable[[], object], theirs: Callable[[], object], rounds: int, rival: str) -> None:
     times = [(seconds(ours), seconds(theirs)) for _ in range(rounds)]
     our, their = (min(column) for column in zip(*times, strict=True))
     print(f"{name:<44}{our:9.2f} s   {rival} {their:9.2f} s   ratio {our / their:.2f}", flush=True)
 
 
 def gram(events: gr.Interactions, rounds: int) -> None:
-    rivals("Gram", lambda: gr.Gram.of(events), lambda: events.matrix.T @ events.matrix, rounds, "scipy X.T @ X")
+    compare_times("Gram", lambda: gr.Gram.of(events), lambda: events.matrix.T @ events.matrix, rounds, "scipy X.T @ X")
 
 
 def inverse(events: gr.Interactions, rounds: int) -> None:
@@ -44,24 +44,25 @@ def inverse(events: gr.Interactions, rounds: int) -> None:
         root, _ = lapack.spotrf(whole, lower=1, overwrite_a=1, clean=0)
         lapack.spotri(root, lower=1, overwrite_c=1)
 
-    rivals("inverse, in place, half stored, checked", ours, theirs, rounds, "spotrf + spotri")
+    compare_times("inverse, in place, half stored, checked", ours, theirs, rounds, "spotrf + spotri")
 
 
 def fit(events: gr.Interactions) -> gr.Recommender:
     model, peak = peak_bytes(lambda: gr.EASE().fit(events))
     n_bytes = 2 * events.n_items**2
-    stored = size(events.n_items) * 4 / n_bytes
+    stored = stored_size(events.n_items) * 4 / n_bytes
     print(
-        f"fit: peak {readable(peak)} over the interactions = {peak / n_bytes:.3f} of 2n² bytes (the stored half: {stored:.3f})"
+        f"fit: peak {format_bytes(peak)} over the interactions = {peak / n_bytes:.3f} of 2n² bytes (stored half: {stored:.3f})"
     )
     return model
 
 
 def scoring(model: gr.Recommender, rounds: int) -> None:
-    active = np.flatnonzero(np.diff(model.events.matrix.indptr))[:20_000]
-    histories = model.events.matrix[active]
+    assert model.histories is not None
+    matrix = model.histories.matrix
+    histories = matrix[np.flatnonzero(np.diff(matrix.indptr))[:20_000]]
     peak = peak_bytes(lambda: model.top_k(histories, 20))[1]
-    print(f"top 20 of {len(active):,} users: peak {readable(peak)}")
+    print(f"top 20 of {histories.shape[0]:,} users: peak {format_bytes(peak)}")
     weights = model.weights()
 
     def naive() -> None:
@@ -71,7 +72,7 @@ def scoring(model: gr.Recommender, rounds: int) -> None:
             scores[block.nonzero()] = -np.inf
             np.argpartition(-scores, 20, axis=1)
 
-    rivals("scoring, mask, top 20", lambda: model.top_k(histories, 20), naive, rounds, "scipy + argpartition")
+    compare_times("scoring, mask, top 20", lambda: model.top_k(histories, 20), naive, rounds, "scipy + argpartition")
 
 
 def main() -> None:
@@ -79,15 +80,15 @@ def main() -> None:
     for name, default in (("items", 8_192), ("users", 50_000), ("interactions", 4_000_000)):
         parser.add_argument(name, type=int, nargs="?", default=default)
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     gr.EASE().fit(clustered(100, 50, 1_000)).recommend([0], k=20)  # compile
-    events = clustered(given.users, given.items, given.interactions)
+    events = clustered(arguments.users, arguments.items, arguments.interactions)
     print(events)
-    gram(events, given.rounds)
+    gram(events, arguments.rounds)
     model = fit(events)
-    scoring(model, given.rounds)
+    scoring(model, arguments.rounds)
     del model
-    inverse(events, given.rounds)
+    inverse(events, arguments.rounds)
 
 
 if __name__ == "__main__":

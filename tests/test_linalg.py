@@ -7,7 +7,7 @@ import gramian as gr
 from gramian.data.synthetic import clustered
 from gramian.linalg import memory
 from gramian.linalg.inverse import invert
-from gramian.linalg.symmetric import Symmetric, size
+from gramian.linalg.symmetric import Symmetric, stored_size
 
 
 def positive_definite(n: int, seed: int = 0) -> np.ndarray:
@@ -30,7 +30,7 @@ def test_half_storage_gives_back_the_whole_matrix(n, width):
     dense = positive_definite(n)
     half = stored(dense, width)
     thin = np.random.default_rng(1).random((n, 3))
-    assert half.buffer.size == size(n, width) <= n * (n + width)
+    assert half.buffer.size == stored_size(n, width) <= n * (n + width)
     np.testing.assert_array_equal(half.dense(), dense)
     np.testing.assert_array_equal(half.diagonal(), dense.diagonal())
     np.testing.assert_allclose(half @ thin, dense @ thin)
@@ -41,7 +41,7 @@ def test_half_storage_gives_back_the_whole_matrix(n, width):
 
 
 def test_half_storage_is_half():
-    assert size(20_000) * 4 < 1.03 * 2 * 20_000**2
+    assert stored_size(20_000) * 4 < 1.03 * 2 * 20_000**2
 
 
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float32, 1e-3), (np.float64, 1e-9)])
@@ -124,12 +124,12 @@ def test_gram_is_saved_and_reused(tmp_path):
 
 def test_what_cannot_fit_is_refused_with_the_numbers(monkeypatch):
     events = clustered(100, 3_000, 2_000)
-    monkeypatch.setattr(memory, "available", lambda: 10_000_000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10_000_000)
     with pytest.raises(gr.errors.NotEnoughMemory, match=r"33\.5 MB .* 10 MB free.*k_core"):
         gr.EASE().fit(events)
 
 
 def test_available_memory_is_real():
-    assert 10**7 < memory.available() < 10**14
-    assert memory.readable(1_500) == "1.5 kB"
-    assert memory.readable(2.2e9) == "2.2 GB"
+    assert 10**7 < memory.available_bytes() < 10**14
+    assert memory.format_bytes(1_500) == "1.5 kB"
+    assert memory.format_bytes(2.2e9) == "2.2 GB"

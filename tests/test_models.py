@@ -40,6 +40,11 @@ SETTINGS = [
     gr.DEQL(dropout=0.8, kept_weight=0.7, l2=0.0, zero_diagonal=True),
     gr.DEQL(dropout=0.0, kept_weight=0.7, l2=2.0),
     gr.DEQL(dropout=0.0, kept_weight=0.7, l2=2.0, zero_diagonal=True),
+    gr.RDLAE(dropout=0.3, max_diagonal=0.0, l2=3.0),
+    gr.RDLAE(dropout=0.3, max_diagonal=0.3, l2=3.0),
+    gr.RDLAE(dropout=0.6, max_diagonal=0.5, l2=0.0),
+    gr.RDLAE(dropout=0.0, max_diagonal=0.6, l2=2.0),
+    gr.RDLAE(dropout=0.3, max_diagonal=1.0, l2=3.0),
     gr.DebiasedEASE(alpha=0.0, l2=1.0),
     gr.DebiasedEASE(alpha=0.9, l2=10.0),
 ]
@@ -98,6 +103,8 @@ def twin(recipe, X, columns=None):
         case gr.DEQL():
             lam = penalty(recipe)
             return naive.deql(X, 1, recipe.kept_weight, recipe.dropout, lam, recipe.zero_diagonal, columns)
+        case gr.RDLAE():
+            return naive.rdlae(X, recipe.dropout, recipe.max_diagonal, recipe.l2, columns)
         case gr.DebiasedEASE():
             return naive.debiased_ease(X, recipe.alpha, recipe.l2, columns)
     raise AssertionError(recipe)
@@ -188,7 +195,7 @@ def objective(recipe, X, W):
     match recipe:
         case gr.EASE():
             return np.sum((X - X @ W) ** 2) + recipe.l2 * np.sum(W**2)
-        case gr.DLAE():
+        case gr.DLAE() | gr.RDLAE():
             return naive.enumerated_loss(X, W / (1 - p), 1, 1, p) + recipe.l2 * np.sum(W**2)
         case gr.EDLAE():
             return naive.enumerated_loss(X, W, 1, 0, p) + recipe.l2 * (1 - p) ** 2 * p * np.sum(W**2)
@@ -201,6 +208,8 @@ def objective(recipe, X, W):
 
 
 def has_zero_diagonal(recipe):
+    if isinstance(recipe, gr.RDLAE):
+        return recipe.max_diagonal == 0
     return not isinstance(recipe, gr.DLAE) and getattr(recipe, "zero_diagonal", True)
 
 
@@ -215,11 +224,19 @@ def test_gradient_of_the_objective_is_zero_in_every_free_entry(recipe):
     for k, i in np.ndindex(*W.shape):
         if k == i and (has_zero_diagonal(recipe) or getattr(recipe, "kept_weight", 1) == 0):
             continue  # fixed, or (DEQL that ignores kept entries) without influence
+        if k == i and isinstance(recipe, gr.RDLAE) and W[i, i] > recipe.max_diagonal - 1e-9:
+            continue  # at its bound, which is active
         step = np.zeros_like(W)
         step[k, i] = 1
         up, down = objective(recipe, X, W + step), objective(recipe, X, W - step)
         assert up > lowest < down
         assert abs(up - down) < 1e-9 * (up + down - 2 * lowest)
+
+
+@over([recipe for recipe in SETTINGS if isinstance(recipe, gr.RDLAE)])
+def test_the_diagonal_of_rdlae_stays_below_its_bound_and_reaches_it_where_dlae_exceeds_it(recipe):
+    W, dlae = weights(recipe, binary()), weights(gr.DLAE(recipe.dropout, recipe.l2), binary())
+    np.testing.assert_allclose(np.diag(W), np.minimum(np.diag(dlae), recipe.max_diagonal), atol=1e-12)
 
 
 @over([recipe for recipe in SETTINGS if isinstance(recipe, gr.DEQL)])

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg.product import DENSE_PANEL, FEW, dense_panels, panels, times
-from gramian.linalg.topk import Best, BestOfMany
+from gramian.linalg.product import DENSE_PANEL, FEW_USERS, dense_panels, inverse_panels, multiply_sparse
+from gramian.linalg.topk import ScaledTopK, TopK
 
 
 def tie_rank(column: int) -> int:
@@ -30,7 +30,7 @@ def test_best_k_equals_sorting(data):
     allowed = np.array(data.draw(st.lists(st.booleans(), min_size=n_items, max_size=n_items)))
     width = data.draw(st.integers(1, n_items))
 
-    best = Best(n_users, k, sp.csr_array(hidden.astype(np.float32)), allowed)
+    best = TopK(n_users, k, sp.csr_array(hidden.astype(np.float32)), allowed)
     for first in range(0, n_items, width):
         best.push(scores[:, first : first + width].copy(), first)
     columns, kept = best.lists()
@@ -49,14 +49,14 @@ def test_tie_order_is_a_permutation_unlike_the_column_order():
     assert abs(np.corrcoef(ranks, np.arange(5_000))[0, 1]) < 0.05
 
 
-@pytest.mark.parametrize("n_users", [1, FEW, FEW + 1, 90])
+@pytest.mark.parametrize("n_users", [1, FEW_USERS, FEW_USERS + 1, 90])
 @pytest.mark.parametrize("n_items", [3, 64, 65, 1_100])
 def test_fused_product_equals_dense_product(n_items, n_users):
     events = clustered(90, n_items, 900)
     gram = gr.Gram.of(events).matrix
     factor, diagonal = np.random.default_rng(0).standard_normal((2, n_items)).astype(np.float32)
     histories = events.matrix[:n_users]
-    product = np.concatenate([panel.copy() for _, panel in panels(histories, gram, factor, diagonal)], axis=1)
+    product = np.concatenate([panel.copy() for _, panel in inverse_panels(histories, gram, factor, diagonal)], axis=1)
     np.testing.assert_allclose(product, histories @ (gram.dense() * factor + np.diag(diagonal)), rtol=1e-4, atol=1e-4)
 
 
@@ -82,8 +82,8 @@ def test_batch_equals_single_to_the_bit(model):
 
 
 def test_lists_are_the_best_unseen_items_by_dense_scores(model):
-    dense = model.scores(model.events)
-    dense[model.events.matrix.nonzero()] = -np.inf
+    dense = model.scores(model.histories)
+    dense[model.histories.matrix.nonzero()] = -np.inf
     found = model.recommend(model.users, k=10)
     for row in np.flatnonzero(~np.array(found.fallback)):
         items = found.items[row]
@@ -96,7 +96,7 @@ def test_seen_and_denied_items_never_return(model):
     allow = model.items[::3]
     found = model.recommend(model.users, k=700, deny=deny, allow=allow)
     for user, items in zip(found.users, found.items, strict=True):
-        seen = set(model.events.matrix[[user]].indices.tolist())
+        seen = set(model.histories.matrix[[user]].indices.tolist())
         assert set(items) == set(allow) - set(deny) - seen
 
 
@@ -104,29 +104,29 @@ def test_seen_items_return_when_asked_for(model):
     user = model.users[0]
     found = model.recommend([user], k=700, exclude_seen=False)
     assert sorted(found.items[0]) == model.items
-    np.testing.assert_allclose(found.scores[0], -np.sort(-model.scores(model.events)[0]), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(found.scores[0], -np.sort(-model.scores(model.histories)[0]), rtol=1e-4, atol=1e-7)
 
 
 def test_lists_are_short_rather_than_padded(model):
     found = model.recommend_for([[0, 1]], k=5, allow=[0, 1, 2])
     assert found.items == [[2]]
     assert model.recommend_for([[0]], k=5, allow=[]).items == [[]]
-    assert len(model.recommend([0], k=10**6).items[0]) == 700 - len(model.events.matrix[[0]].indices)
+    assert len(model.recommend([0], k=10**6).items[0]) == 700 - len(model.histories.matrix[[0]].indices)
 
 
 def test_a_history_is_a_set_of_known_items(model):
     plain = model.recommend_for([[5, 9]], k=5)
     noisy = model.recommend_for([[9, "no such item", 5, 5, -1]], k=5)
     assert noisy.items == plain.items
-    assert (plain.unknown, noisy.unknown) == ([0], [2])
+    assert (plain.unknown, noisy.unknown) == ([[]], [["no such item", -1]])
 
 
 @pytest.mark.parametrize("history", [[], ["nothing", "known"]])
 def test_unknown_history_falls_back_to_popularity_and_says_so(model, history):
     found = model.recommend_for([history, [5]], k=4)
     assert found.fallback == [True, False]
-    assert found.items[0] == gr.Popularity().fit(model.events).recommend_for([[]], k=4).items[0]
-    counts = model.events.popularity
+    assert found.items[0] == gr.Popularity().fit(model.histories).recommend_for([[]], k=4).items[0]
+    counts = model.catalog.popularity
     assert found.scores[0] == sorted(counts, reverse=True)[:4]
 
 
@@ -140,7 +140,7 @@ def test_a_user_without_items_gets_the_popular_ones():
 
 
 def test_reasons_add_up_to_the_score(model):
-    history = model.events.matrix[[7]].indices.tolist()
+    history = model.histories.matrix[[7]].indices.tolist()
     found = model.recommend([7], k=5)
     for item, score in zip(found.items[0], found.scores[0], strict=True):
         explanation = model.explain(history, item)
@@ -165,7 +165,7 @@ def test_recommendations_as_a_table(model):
     frame = model.recommend([3, 4], k=2).frame()
     assert frame.columns == ["user", "rank", "item", "score"]
     assert frame["user"].to_list() == [3, 3, 4, 4]
-    titled = model.events.with_titles({i: f"title {i}" for i in model.items})
+    titled = model.histories.with_titles({i: f"title {i}" for i in model.items})
     found = gr.Popularity().fit(titled).recommend_for([[1]], k=2)
     assert found.titles == [[f"title {i}" for i in found.items[0]]]
     assert found.frame().columns == ["history", "rank", "item", "title", "score"]
@@ -188,20 +188,20 @@ def test_recommendations_as_a_table(model):
         (lambda m: m.recommend([0], deny="Heat"), gr.errors.InvalidInput, "list of items to deny"),
         (lambda m: m.recommend([0], allow=5), gr.errors.InvalidInput, "list of items to allow"),
         (lambda m: m.explain("Heat", 2), gr.errors.InvalidInput, "list of item ids"),
-        (lambda m: m.scores(m.events.frame()), gr.errors.InvalidInput, "Interactions.of"),
-        (lambda m: gr.EASE().fit(m.events, dtype="foo"), gr.errors.InvalidInput, "float64"),
-        (lambda m: gr.EASE().fit(m.events, dtype=None), gr.errors.InvalidInput, "float64"),
-        (lambda m: gr.Gram.of(m.events, "int64"), gr.errors.InvalidInput, "float64"),
-        (lambda m: gr.Gram.of(m.events.frame()), gr.errors.InvalidInput, "Interactions.of"),
+        (lambda m: m.scores(m.histories.frame()), gr.errors.InvalidInput, "Interactions.of"),
+        (lambda m: gr.EASE().fit(m.histories, dtype="foo"), gr.errors.InvalidInput, "float64"),
+        (lambda m: gr.EASE().fit(m.histories, dtype=None), gr.errors.InvalidInput, "float64"),
+        (lambda m: gr.Gram.of(m.histories, "int64"), gr.errors.InvalidInput, "float64"),
+        (lambda m: gr.Gram.of(m.histories.frame()), gr.errors.InvalidInput, "Interactions.of"),
         (lambda m: m.recommend_for([[[1]]]), gr.errors.InvalidInput, "flat list"),
         (lambda m: m.similar_items("nothing"), gr.errors.UnknownId, "'nothing'"),
         (lambda m: m.explain([1], "nothing"), gr.errors.UnknownId, "'nothing'"),
         (lambda m: m.factors(), gr.errors.NotSupported, "low-rank"),
-        (lambda m: gr.Popularity().fit(m.events).similar_items(1), gr.errors.NotSupported, "relates items"),
-        (lambda m: gr.Popularity().fit(m.events).explain([1], 2), gr.errors.NotSupported, "looks at the history"),
-        (lambda m: gr.Popularity().fit(m.events).weights(), gr.errors.NotSupported, "item-item"),
-        (lambda m: gr.EASE().fit(m.events.matrix), gr.errors.InvalidInput, "Interactions.of"),
-        (lambda m: gr.EASE().fit(m.events, dtype="float16"), gr.errors.InvalidInput, "float64"),
+        (lambda m: gr.Popularity().fit(m.histories).similar_items(1), gr.errors.NotSupported, "relates items"),
+        (lambda m: gr.Popularity().fit(m.histories).explain([1], 2), gr.errors.NotSupported, "sums over the history"),
+        (lambda m: gr.Popularity().fit(m.histories).weights(), gr.errors.NotSupported, "item-item"),
+        (lambda m: gr.EASE().fit(m.histories.matrix), gr.errors.InvalidInput, "Interactions.of"),
+        (lambda m: gr.EASE().fit(m.histories, dtype="float16"), gr.errors.InvalidInput, "float64"),
     ],
 )
 def test_bad_requests_are_answered_in_words(model, call, error, words):
@@ -238,12 +238,12 @@ def test_lists_of_many_models_are_those_of_each(dtype):
     scores = rng.integers(-3, 4, (50, 200)).astype(dtype)
     factors = rng.integers(-1, 3, (5, 200)).astype(dtype)
     hidden = sp.csr_array((rng.random(scores.shape) < 0.3).astype(np.float32))
-    many = BestOfMany(50, 7, hidden, factors)
+    many = ScaledTopK(50, 7, hidden, factors)
     for first in range(0, 200, 64):
         many.push(scores[:, first : first + 64].copy(), first)
     lists = many.lists()
     for r, factor in enumerate(factors):
-        one = Best(50, 7, hidden, np.ones(200, np.bool_))
+        one = TopK(50, 7, hidden, np.ones(200, np.bool_))
         one.push(scores * factor + dtype(0), 0)
         np.testing.assert_array_equal(lists[:, r], one.lists()[0])
 
@@ -253,5 +253,5 @@ def test_sparse_times_dense(width):
     rng = np.random.default_rng(0)
     left = sp.random_array((40, 60), density=0.2, rng=rng, format="csr", dtype=np.float32)
     right = rng.standard_normal((60, width)).astype(np.float32)
-    np.testing.assert_allclose(times(left, right), left @ right, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(times(left, np.asfortranarray(right)), left @ right, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(multiply_sparse(left, right), left @ right, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(multiply_sparse(left, np.asfortranarray(right)), left @ right, rtol=1e-5, atol=1e-6)

@@ -14,10 +14,11 @@ import pytest
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg import memory, scratch
-from gramian.linalg.inverse import begin, invert, run
-from gramian.linalg.scratch import DONE, FACTS, FILE, LOCK, PREPARED, SAVED, Scratch, clear
-from gramian.linalg.symmetric import Symmetric, size
+from gramian.linalg import memory
+from gramian.linalg import resumable as scratch
+from gramian.linalg.inverse import invert, scale_and_probe, sweep_blocks
+from gramian.linalg.resumable import DONE, LOCK_FILE, PREPARED, SAVED, STATUS_FILE, SWEEP_FILE, ResumableSweep, clear_scratch
+from gramian.linalg.symmetric import Symmetric, stored_size
 
 N, WIDTH = 150, 64
 
@@ -27,40 +28,40 @@ class Killed(BaseException):
 
 
 class Counters:
-    """Counters that kill the run before or after they are set for the nth time; before, what they stand for is half done."""
+    """Counters that kill the run when set for the nth time: after setting, or before it with the work left half done."""
 
     def __init__(self, sweep, nth, before):
-        self.sweep, self.values, self.left, self.before = sweep, sweep.counters, nth, before
+        self.sweep, self.values, self.remaining, self.before = sweep, sweep.counters, nth, before
 
     def __getitem__(self, at):
         return self.values[at]
 
     def __setitem__(self, at, value):
-        self.left -= 1
-        if self.left == 0 and self.before:
+        self.remaining -= 1
+        if self.remaining == 0 and self.before:
             self.spoil(at, value)
             raise Killed
         self.values[at] = value
-        if self.left == 0:
+        if self.remaining == 0:
             raise Killed
 
     def spoil(self, at, value):
         sweep = self.sweep
         spans = sweep.matrix.spans()
         if at == PREPARED and sweep.step < len(spans):
-            sweep.column[::3], sweep.root[::2] = np.nan, np.nan
+            sweep.column[::3], sweep.inverse_factor[::2] = np.nan, np.nan
         elif at == SAVED:
-            sweep.spare[::3] = np.nan
-        elif at == DONE and value % sweep.pieces:
-            sweep.matrix.block(*spans[(value - 1) % sweep.pieces])[::2] = np.nan
-        elif at == DONE and value // sweep.pieces <= len(spans):
-            sweep.matrix.block(*spans[value // sweep.pieces - 1])[::2] = np.nan
+            sweep.workspace[::3] = np.nan
+        elif at == DONE and value % sweep.pieces_per_step:
+            sweep.matrix.block(*spans[(value - 1) % sweep.pieces_per_step])[::2] = np.nan
+        elif at == DONE and value // sweep.pieces_per_step <= len(spans):
+            sweep.matrix.block(*spans[value // sweep.pieces_per_step - 1])[::2] = np.nan
 
 
 @pytest.fixture(scope="module")
 def source():
     root = np.random.default_rng(0).standard_normal((N, N)).astype(np.float32)
-    matrix = Symmetric(N, np.empty(size(N, WIDTH), np.float32), WIDTH)
+    matrix = Symmetric(N, np.empty(stored_size(N, WIDTH), np.float32), WIDTH)
     dense = root @ root.T + 10 * np.eye(N, dtype=np.float32)
     for first, last, block in matrix.blocks():
         block[:] = dense[first:, first:last]
@@ -68,15 +69,15 @@ def source():
 
 
 def resume(folder, source, nth=0, before=True):
-    """Go on with the inverse in the folder, until it is done or killed."""
-    with Scratch(folder, "key", N, np.float32, WIDTH) as sweep:
-        if not sweep.begun:
+    """Begin or resume the inverse in the folder, until it is complete or killed."""
+    with ResumableSweep(folder, "key", N, np.float32, WIDTH) as sweep:
+        if not sweep.has_begun:
             sweep.matrix.buffer[:] = source.buffer
-            by, image = begin(sweep.matrix)
-            sweep.begin(by=by, image=image)
+            scale, image = scale_and_probe(sweep.matrix)
+            sweep.begin(scale=scale, image=image)
         sweep.counters = Counters(sweep, nth, before)
-        if not sweep.complete:
-            run(sweep, sweep.arrays["by"])
+        if not sweep.is_complete:
+            sweep_blocks(sweep, sweep.arrays["scale"])
         return sweep.matrix.buffer.copy()
 
 
@@ -84,7 +85,7 @@ def resume(folder, source, nth=0, before=True):
 def test_a_sweep_killed_at_any_point_ends_in_the_same_bits(source, tmp_path, before):
     expected = source.copy()
     invert(expected)
-    nth = deaths = 0
+    nth = n_kills = 0
     while True:
         nth += 1
         shutil.rmtree(tmp_path)
@@ -92,20 +93,20 @@ def test_a_sweep_killed_at_any_point_ends_in_the_same_bits(source, tmp_path, bef
             resume(tmp_path, source, nth, before)
             break
         except Killed:
-            deaths += 1
+            n_kills += 1
         assert np.array_equal(resume(tmp_path, source), expected.buffer), f"killed at {nth}"
     n_blocks = len(source.spans())
-    assert deaths == (n_blocks + 1) * (2 * n_blocks + 2) - 1  # a step: prepared, each block saved and done, finished
+    assert n_kills == (n_blocks + 1) * (2 * n_blocks + 2) - 1  # a step: prepared, each block saved and done, finished
 
 
 def test_a_sweep_killed_again_and_again_ends_in_the_same_bits(source, tmp_path):
     expected = source.copy()
     invert(expected)
-    found = None
-    while found is None:
+    inverse = None
+    while inverse is None:
         with contextlib.suppress(Killed):
-            found = resume(tmp_path, source, nth=5)
-    assert np.array_equal(found, expected.buffer)
+            inverse = resume(tmp_path, source, nth=5)
+    assert np.array_equal(inverse, expected.buffer)
 
 
 EVENTS = {"n_users": 400, "n_items": 1_300, "n_interactions": 9_000}
@@ -113,16 +114,16 @@ KILLED = """
 import os, signal
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg.scratch import Scratch
+from gramian.linalg.resumable import ResumableSweep
 
-def blocks(self, original=Scratch.blocks):
+def pending_blocks(self, original=ResumableSweep.pending_blocks):
     for first, last, block in original(self):
         yield first, last, block
         if self.step == 1 and first > 0:
             block[5:] = 0  # as if the product had stopped here
             os.kill(os.getpid(), signal.SIGKILL)
 
-Scratch.blocks = blocks
+ResumableSweep.pending_blocks = pending_blocks
 gr.EDLAE(dropout=0.4, l2=20).fit(clustered({n_users}, {n_items}, {n_interactions}), scratch={folder!r})
 """
 
@@ -133,8 +134,8 @@ def test_a_fit_after_kill_minus_nine_goes_on_and_gives_the_same_model(tmp_path):
     assert child.returncode == -signal.SIGKILL
     events = clustered(**EVENTS)
     recipe = gr.EDLAE(dropout=0.4, l2=20)
-    key = json.loads((folder / FACTS).read_text())["key"].removeprefix(f"{scratch.FORMAT} ")
-    with Scratch(folder, key, events.n_items, np.float32) as sweep:
+    key = json.loads((folder / STATUS_FILE).read_text())["key"].removeprefix(f"{scratch.SCRATCH_FORMAT} ")
+    with ResumableSweep(folder, key, events.n_items, np.float32) as sweep:
         assert sweep.step == 1
     model = recipe.fit(events, scratch=folder)
     assert np.array_equal(model.scorer.inverse.buffer, recipe.fit(events).scorer.inverse.buffer)
@@ -146,7 +147,7 @@ def test_a_fit_after_kill_minus_nine_goes_on_and_gives_the_same_model(tmp_path):
 def test_models_of_one_penalty_share_a_finished_inverse(tmp_path, monkeypatch):
     events = clustered(60, 30, 400)
     gr.EDLAE(dropout=0.4, l2=20).fit(events, scratch=tmp_path)
-    monkeypatch.setattr("gramian.models.autoencoders.run", lambda sweep: pytest.fail("inverted again"))
+    monkeypatch.setattr("gramian.models.full_rank.sweep_blocks", lambda sweep: pytest.fail("inverted again"))
     for recipe in (gr.DLAE(dropout=0.4, l2=20), gr.DEQL(dropout=0.4, kept_weight=0.7, l2=20)):
         assert np.array_equal(recipe.fit(events, scratch=tmp_path).weights(), recipe.fit(events).weights())
 
@@ -166,39 +167,42 @@ def test_the_folder_of_another_fit_is_refused(tmp_path, recipe, events, dtype):
 
 
 def test_a_folder_in_use_is_refused(tmp_path):
-    with Scratch(tmp_path, "key", N, np.float32, WIDTH), pytest.raises(gr.errors.InvalidInput, match="another at work"):
-        Scratch(tmp_path, "key", N, np.float32, WIDTH)
-    with Scratch(tmp_path, "key", N, np.float32, WIDTH) as sweep:
-        assert not sweep.begun
+    with ResumableSweep(tmp_path, "key", N, np.float32, WIDTH), pytest.raises(gr.errors.InvalidInput, match="in use"):
+        ResumableSweep(tmp_path, "key", N, np.float32, WIDTH)
+    with ResumableSweep(tmp_path, "key", N, np.float32, WIDTH) as sweep:
+        assert not sweep.has_begun
 
 
 def test_after_a_restart_of_the_machine_only_a_complete_run_is_used(source, tmp_path, monkeypatch):
     with pytest.raises(Killed):
         resume(tmp_path, source, nth=12)
-    monkeypatch.setattr(scratch, "boot", lambda: "another")
-    with pytest.warns(gr.errors.StartingOver, match="restarted"), Scratch(tmp_path, "key", N, np.float32, WIDTH) as sweep:
-        assert not sweep.begun
+    monkeypatch.setattr(scratch, "read_boot_id", lambda: "another")
+    with (
+        pytest.warns(gr.errors.RestartWarning, match="restarted"),
+        ResumableSweep(tmp_path, "key", N, np.float32, WIDTH) as sweep,
+    ):
+        assert not sweep.has_begun
     done = resume(tmp_path, source)
-    monkeypatch.setattr(scratch, "boot", lambda: "yet another")
-    with Scratch(tmp_path, "key", N, np.float32, WIDTH) as sweep:
-        assert sweep.complete
+    monkeypatch.setattr(scratch, "read_boot_id", lambda: "yet another")
+    with ResumableSweep(tmp_path, "key", N, np.float32, WIDTH) as sweep:
+        assert sweep.is_complete
         assert np.array_equal(sweep.matrix.buffer, done)
 
 
-def test_a_run_killed_before_it_said_it_was_complete_says_so_later(source, tmp_path):
+def test_a_run_killed_before_it_recorded_its_completion_does_so_later(source, tmp_path):
     n_blocks = len(source.spans())
     with pytest.raises(Killed):
         resume(tmp_path, source, nth=(n_blocks + 1) * (2 * n_blocks + 2) - 1, before=False)
-    assert not json.loads((tmp_path / FACTS).read_text())["complete"]
+    assert not json.loads((tmp_path / STATUS_FILE).read_text())["complete"]
     resume(tmp_path, source)
-    assert json.loads((tmp_path / FACTS).read_text())["complete"]
+    assert json.loads((tmp_path / STATUS_FILE).read_text())["complete"]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "\0\0", '{"key": 1, "dtype": "no", "boot": 1, "complete": true}'])
-def test_damaged_facts_start_over(source, tmp_path, text):
+def test_a_damaged_status_file_starts_over(source, tmp_path, text):
     done = resume(tmp_path, source)
-    (tmp_path / FACTS).write_text(text)
-    with pytest.warns(gr.errors.StartingOver, match="damaged"):
+    (tmp_path / STATUS_FILE).write_text(text)
+    with pytest.warns(gr.errors.RestartWarning, match="damaged"):
         again = resume(tmp_path, source)
     assert np.array_equal(again, done)
 
@@ -206,8 +210,8 @@ def test_damaged_facts_start_over(source, tmp_path, text):
 def test_the_warning_names_the_line_of_the_user(tmp_path):
     events = clustered(60, 30, 400)
     gr.EASE(l2=10).fit(events, scratch=tmp_path)
-    (tmp_path / FACTS).write_text("")
-    with pytest.warns(gr.errors.StartingOver) as caught:
+    (tmp_path / STATUS_FILE).write_text("")
+    with pytest.warns(gr.errors.RestartWarning) as caught:
         gr.EASE(l2=10).fit(events, scratch=tmp_path)
     assert caught[0].filename == __file__
 
@@ -224,9 +228,9 @@ def test_a_finished_inverse_that_was_spoiled_is_not_used(tmp_path):
 
 def test_a_file_of_another_size_is_refused(source, tmp_path):
     resume(tmp_path, source)
-    os.truncate(tmp_path / FILE, 1_000)
+    os.truncate(tmp_path / SWEEP_FILE, 1_000)
     with pytest.raises(gr.errors.InvalidInput, match="fit again"):
-        Scratch(tmp_path, "key", N, np.float32, WIDTH)
+        ResumableSweep(tmp_path, "key", N, np.float32, WIDTH)
 
 
 def test_a_full_disk_is_refused_with_numbers_and_leaves_nothing(tmp_path, monkeypatch):
@@ -237,11 +241,11 @@ def test_a_full_disk_is_refused_with_numbers_and_leaves_nothing(tmp_path, monkey
 
 
 def test_a_folder_in_memory_must_fit_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(scratch, "held_in_memory", lambda folder: True)
-    monkeypatch.setattr("gramian.models.recipe.held_in_memory", lambda folder: True)
+    monkeypatch.setattr(scratch, "is_memory_backed", lambda folder: True)
+    monkeypatch.setattr("gramian.core.recipe.is_memory_backed", lambda folder: True)
     estimate = gr.EASE().estimate(clustered(60, 30, 400), scratch=tmp_path)
     assert estimate.peak_bytes > estimate.disk_bytes > 0
-    monkeypatch.setattr(memory, "available", lambda: 10_000)
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10_000)
     with pytest.raises(gr.errors.NotEnoughMemory, match="which is in memory"):
         gr.EASE().fit(clustered(60, 30, 400), scratch=tmp_path)
 
@@ -251,7 +255,7 @@ def test_which_folders_are_in_memory(monkeypatch):
     mounts = [type("Mount", (), {"mountpoint": place, "fstype": kind})() for place, kind in kinds.items()]
     monkeypatch.setattr(memory.psutil, "disk_partitions", lambda all: mounts)
     expected = {"/tmp/x": False, "/dev/shm": True, "/dev/shm/x": True, "/dev/shmx": False, "/dev/shm/disk/x": False}
-    assert {place: memory.held_in_memory(Path(place)) for place in expected} == expected
+    assert {place: memory.is_memory_backed(Path(place)) for place in expected} == expected
 
 
 def test_a_file_is_no_folder(tmp_path):
@@ -264,10 +268,10 @@ def test_a_file_is_no_folder(tmp_path):
 def test_clearing_takes_only_what_is_ours(tmp_path):
     (tmp_path / "lock").write_text("mine")
     gr.EASE().fit(clustered(60, 30, 400), scratch=tmp_path)
-    assert {p.name for p in tmp_path.iterdir()} == {"lock", FACTS, FILE, LOCK}
-    clear(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"lock", STATUS_FILE, SWEEP_FILE, LOCK_FILE}
+    clear_scratch(tmp_path)
     assert (tmp_path / "lock").read_text() == "mine"
-    clear(tmp_path / "never there")
+    clear_scratch(tmp_path / "never there")
 
 
 def test_float64_takes_over_in_the_folder_too(tmp_path):

@@ -20,9 +20,9 @@ def naive(l1, l2, non_negative):
     for i in range(n):
         for _ in range(500):
             for j in set(range(n)) - {i}:
-                pull = S[j, i] - S[j] @ w[:, i] + S[j, j] * w[j, i]
-                size = max(pull - l1, 0) if non_negative else np.sign(pull) * max(abs(pull) - l1, 0)
-                w[j, i] = size / (S[j, j] + l2) if size else 0
+                correlation = S[j, i] - S[j] @ w[:, i] + S[j, j] * w[j, i]
+                shrunk = max(correlation - l1, 0) if non_negative else np.sign(correlation) * max(abs(correlation) - l1, 0)
+                w[j, i] = shrunk / (S[j, j] + l2) if shrunk else 0
     return w
 
 
@@ -47,18 +47,18 @@ def test_without_l1_and_with_negative_weights_it_is_ease():
 
 @pytest.mark.parametrize("non_negative", [True, False])
 def test_small_rounds_end_in_the_same_optimum(non_negative, monkeypatch):
-    """Optimality: at w > 0 the pull of the residual is l1, at 0 no more than that, for all items and not only neighbours."""
-    monkeypatch.setattr(elastic_net, "FIRST", 3)
-    monkeypatch.setattr(elastic_net, "ITEMS", 33)
+    """Optimality: the gradient is l1 where w > 0 and at most l1 where w = 0, for all items and not only neighbours."""
+    monkeypatch.setattr(elastic_net, "FIRST_ROUND_JOINS", 3)
+    monkeypatch.setattr(elastic_net, "TARGETS_PER_BATCH", 33)
     events = clustered(500, 100, 8_000)
     l1, l2 = 4, 20
     w = gr.SLIM(l1, l2, non_negative).fit(events, dtype="float64").weights().astype(np.float64)
     gram = (events.matrix.T @ events.matrix).toarray().astype(np.float64)
-    pull = gram - gram @ w - l2 * w
-    np.fill_diagonal(pull, 0)
+    gradient = gram - gram @ w - l2 * w
+    np.fill_diagonal(gradient, 0)
     slack = 2e-3 * np.sqrt(gram.diagonal()[:, None] + l2) * np.sqrt(gram.diagonal())
-    assert (np.abs(pull - l1 * np.sign(w))[w != 0] <= slack[w != 0]).all()
-    assert ((pull if non_negative else np.abs(pull)) <= l1 + slack).all()
+    assert (np.abs(gradient - l1 * np.sign(w))[w != 0] <= slack[w != 0]).all()
+    assert ((gradient if non_negative else np.abs(gradient)) <= l1 + slack).all()
     assert (np.diag(w) == 0).all()
     assert not non_negative or (w >= 0).all()
 

@@ -11,8 +11,9 @@ import pytest
 from safetensors.numpy import load_file
 
 import gramian as gr
-from gramian import store
 from gramian.data.synthetic import clustered
+from gramian.io import folder as store
+from gramian.io.manifest import FOLDER_FORMAT
 
 RECIPES = [gr.Popularity(), gr.EASE(l2=5), gr.DLAE(), gr.EDLAE(), gr.DEQL(kept_weight=2), gr.DebiasedEASE()]
 
@@ -28,7 +29,7 @@ def test_a_loaded_model_is_the_saved_one(recipe, events, tmp_path):
     model.save(tmp_path / "model")
     again = gr.load(tmp_path / "model")
     assert again.recipe == recipe
-    assert (again.items, again.users, again.events.titles) == (model.items, model.users, events.titles)
+    assert (again.items, again.users, again.catalog.titles) == (model.items, model.users, events.titles)
     assert again.recommend(model.users, k=9) == model.recommend(model.users, k=9)
     np.testing.assert_array_equal(again.scores(events), model.scores(events))
 
@@ -40,7 +41,7 @@ def test_float64_and_weights_survive(tmp_path):
     again = gr.load(tmp_path / "model")
     assert again.weights().dtype == np.float64
     np.testing.assert_array_equal(again.weights(), model.weights())
-    np.testing.assert_array_equal(again.events.matrix.toarray(), model.events.matrix.toarray())
+    np.testing.assert_array_equal(again.histories.matrix.toarray(), model.histories.matrix.toarray())
 
 
 IDS = [
@@ -78,7 +79,7 @@ def test_the_arrays_are_plain_safetensors(events, tmp_path):
     model.save(tmp_path / "model")
     arrays = load_file(tmp_path / "model" / "arrays.safetensors")
     np.testing.assert_array_equal(arrays["scorer.inverse"], model.scorer.inverse.buffer)
-    np.testing.assert_array_equal(arrays["indices"], model.events.matrix.indices)
+    np.testing.assert_array_equal(arrays["indices"], model.histories.matrix.indices)
 
 
 def test_arrays_are_mapped_not_read(events, tmp_path):
@@ -116,9 +117,9 @@ def test_damage_gives_one_clear_error(events, tmp_path, name, damage):
 def test_a_damaged_folder_is_told_whatever_was_made_of_it(events, tmp_path):
     gr.EASE(l2=5.0).fit(events).save(tmp_path / "model")
     flip(tmp_path / "model" / store.ARRAYS)
-    with pytest.raises(gr.errors.DamagedFile, match="truncated or edited"), store.opened(tmp_path / "model", "model"):
+    with pytest.raises(gr.errors.DamagedFile, match="truncated or edited"), store.open_folder(tmp_path / "model", "model"):
         pass
-    with pytest.raises(gr.errors.DamagedFile, match="truncated or edited"), store.opened(tmp_path / "model", "model"):
+    with pytest.raises(gr.errors.DamagedFile, match="truncated or edited"), store.open_folder(tmp_path / "model", "model"):
         raise KeyError("what the damage led to")
 
 
@@ -133,7 +134,7 @@ def test_edited_settings_are_noticed(events, tmp_path):
 def test_a_newer_format_asks_for_an_upgrade(events, tmp_path):
     gr.Popularity().fit(events).save(tmp_path / "model")
     path = tmp_path / "model" / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": store.FORMAT + 1}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": FOLDER_FORMAT + 1}))
     with pytest.raises(gr.errors.DamagedFile, match="Upgrade"):
         gr.load(tmp_path / "model")
 
@@ -185,34 +186,32 @@ def test_a_failed_save_keeps_the_old_model_and_leaves_nothing_behind(events, tmp
 
 def rewritten(path, **changes):
     """The saved model with some parts replaced, under valid checksums: what a stranger may send."""
-    facts, arrays, ids = store.read(path, "model")
+    facts, arrays, ids = store.read_folder(path, "model")
     arrays = {name: array.copy() for name, array in arrays.items()}
     for name, change in changes.items():
         part = facts if name in facts else ids if name in ids else arrays
         part[name.replace("scorer_", "scorer.", 1) if name.replace("scorer_", "scorer.", 1) in part else name] = change
-    store.write(path, "model", facts, arrays, ids)
+    store.write_folder(path, "model", facts, arrays, ids)
 
 
 CRAFTED = {
-    "an item out of range": lambda m: {"indices": np.full(m.events.n_interactions, 2**31 - 1, np.int32)},
-    "a negative item": lambda m: {"indices": np.full(m.events.n_interactions, -1, np.int32)},
-    "an unsorted row": lambda m: {"indices": m.events.matrix.indices[::-1].copy()},
-    "rows beyond the entries": lambda m: {"indptr": m.events.matrix.indptr.astype(np.int64) * 2},
-    "falling rows": lambda m: {"indptr": m.events.matrix.indptr.astype(np.int64)[::-1].copy()},
-    "too few rows": lambda m: {"indptr": np.array([0, m.events.n_interactions])},
+    "an item out of range": lambda m: {"indices": np.full(m.histories.n_interactions, 2**31 - 1, np.int32)},
+    "a negative item": lambda m: {"indices": np.full(m.histories.n_interactions, -1, np.int32)},
+    "an unsorted row": lambda m: {"indices": m.histories.matrix.indices[::-1].copy()},
+    "rows beyond the entries": lambda m: {"indptr": m.histories.matrix.indptr.astype(np.int64) * 2},
+    "falling rows": lambda m: {"indptr": m.histories.matrix.indptr.astype(np.int64)[::-1].copy()},
+    "too few rows": lambda m: {"indptr": np.array([0, m.histories.n_interactions])},
     "a short matrix": lambda m: {"scorer_inverse": m.scorer.inverse.buffer[:10]},
     "a matrix of integers": lambda m: {"scorer_inverse": m.scorer.inverse.buffer.astype(np.int32)},
     "a short factor": lambda m: {"scorer_factor": m.scorer.factor[:-1]},
-    "another size": lambda m: {"scorer_facts": {"n": m.events.n_items + 1, "width": 512}},
-    "another width": lambda m: {"scorer_facts": {"n": m.events.n_items, "width": 1}},
+    "another size": lambda m: {"scorer_facts": {"n": m.catalog.n_items + 1, "width": 512}},
+    "another width": lambda m: {"scorer_facts": {"n": m.catalog.n_items, "width": 1}},
     "no size": lambda m: {"scorer_facts": {}},
     "words for numbers": lambda m: {"scorer_facts": {"n": "many", "width": 512}},
-    "an unknown scorer": lambda m: {"scorer": "magic"},
-    "an unknown recipe": lambda m: {"recipe": {"name": "Magic", "settings": {}}},
-    "an unknown setting": lambda m: {"recipe": {"name": "EASE", "settings": {"magic": 1}}},
-    "a wrong setting": lambda m: {"recipe": {"name": "EASE", "settings": {"l2": -1}}},
+    "an unknown parameter": lambda m: {"recipe": {"name": "EASE", "params": {"magic": 1}}},
+    "a wrong parameter": lambda m: {"recipe": {"name": "EASE", "params": {"l2": -1}}},
     "too few titles": lambda m: {"titles": ["one"]},
-    "repeated items": lambda m: {"items": [1] * m.events.n_items},
+    "repeated items": lambda m: {"items": [1] * m.catalog.n_items},
     "too few items": lambda m: {"items": [1]},
 }
 
@@ -223,6 +222,14 @@ def test_a_crafted_model_is_refused_before_any_kernel_sees_it(craft, events, tmp
     model.save(tmp_path / "model")
     rewritten(tmp_path / "model", **craft(model))
     with pytest.raises(gr.errors.DamagedFile):
+        gr.load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("change", [{"scorer": "magic"}, {"recipe": {"name": "Magic", "params": {}}}], ids=["scorer", "recipe"])
+def test_an_unregistered_name_says_which_registration_is_missing(change, events, tmp_path, refused):
+    gr.EASE().fit(events).save(tmp_path / "model")
+    rewritten(tmp_path / "model", **change)
+    with refused(gr.errors.NotRegistered, "gramian.register"):
         gr.load(tmp_path / "model")
 
 
@@ -250,3 +257,11 @@ def test_crafted_popularity_is_refused(events, tmp_path):
     rewritten(tmp_path / "model", scorer_values=model.scorer.values[:, None])
     with pytest.raises(gr.errors.DamagedFile, match="one value"):
         gr.load(tmp_path / "model")
+
+
+def test_a_model_that_is_not_finite_is_not_saved(events, tmp_path, refused):
+    model = gr.EASE().fit(events)
+    model.scorer.factor[3] = np.nan
+    with refused(gr.errors.Inaccurate, "the model's factor"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []

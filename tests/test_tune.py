@@ -8,9 +8,12 @@ import pytest
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg import spectral as spectrum
-from gramian.tuning import family, judge
-from gramian.tuning.family import Fits
+from gramian.linalg import eigen
+from gramian.models import low_rank, spectral
+from gramian.tuning import objective, shared_fits
+from gramian.tuning.shared_fits import SharedFits
+
+pytestmark = pytest.mark.filterwarnings("ignore::gramian.errors.SearchEdgeWarning")  # test_search_edges.py is about them
 
 EVENTS = clustered(400, 60, 5_000)
 SPLIT = gr.split.strong(EVENTS, validation_users=0, test_users=0.5)
@@ -20,13 +23,13 @@ SPACE = {"dropout": [0, 0.3, 0.6], "kept_weight": [0, 0.5, 1, 2.5], "l2": [1, 30
 @pytest.fixture
 def inverses(monkeypatch):
     """The recipes whose inverse was computed."""
-    made, fitted = [], Fits.fitted
+    made, solve = [], SharedFits.solve
 
     def watched(self, recipe, dtype):
         made.append(recipe)
-        return fitted(self, recipe, dtype)
+        return solve(self, recipe, dtype)
 
-    monkeypatch.setattr(Fits, "fitted", watched)
+    monkeypatch.setattr(SharedFits, "solve", watched)
     return made
 
 
@@ -60,19 +63,20 @@ def test_leaving_users_out_has_the_value_of_every_point(inverses):
     ("kind", "space", "n_inverses"),
     [
         (gr.DEQL, {"dropout": [0.3], "kept_weight": [0, 1, 2], "l2": [5], "zero_diagonal": [False, True]}, 1),
+        (gr.RDLAE, {"dropout": [0.3], "max_diagonal": [0, 0.3, 0.6, 1], "l2": [5]}, 1),
         (gr.DebiasedEASE, {"alpha": [0, 0.5], "l2": [10, 20]}, 3),  # 20/(1 − 0) is 10/(1 − 0.5)
         (gr.EDLAE, {"dropout": 0, "l2": [3, 3.0]}, 1),
         (gr.Popularity, {}, 0),
     ],
 )
 def test_the_same_model_is_never_fitted_twice(kind, space, n_inverses, inverses, monkeypatch):
-    judged, outcomes = [], judge.OnSplit.values
+    judged, outcomes = [], objective.SplitObjective.values
 
     def watched(self, family, rows):
         judged.extend(family.recipes)
         return outcomes(self, family, rows)
 
-    monkeypatch.setattr(judge.OnSplit, "values", watched)
+    monkeypatch.setattr(objective.SplitObjective, "values", watched)
     found = gr.tune(kind, SPLIT, space)
     assert len(inverses) == n_inverses
     assert len(judged) == len({r.recipe.canonical() for r in found.results})
@@ -82,23 +86,23 @@ def test_the_same_model_is_never_fitted_twice(kind, space, n_inverses, inverses,
 @pytest.mark.parametrize("kind", [gr.EASE, gr.DLAE, gr.DEQL])
 def test_a_path_of_ridges_by_one_decomposition_is_the_same(kind, inverses, monkeypatch):
     space = {"l2": [0.5, 3, 10, 40, 500]} | ({} if kind is gr.EASE else {"dropout": [0.2, 0.5]})
-    monkeypatch.setattr(family, "pays", lambda *_: False)
+    monkeypatch.setattr(shared_fits, "is_decomposition_cheaper", lambda *_: False)
     expected = values(gr.tune(kind, SPLIT, space, dtype="float64"))
     count = len(inverses)
     assert count == 5 * len(space.get("dropout", [0]))
-    monkeypatch.setattr(family, "pays", spectrum.pays)
-    monkeypatch.setattr(spectrum, "DECOMPOSITION", 0)
-    monkeypatch.setattr(spectrum, "DENSE_SCORING", 0)
+    monkeypatch.setattr(shared_fits, "is_decomposition_cheaper", eigen.is_decomposition_cheaper)
+    monkeypatch.setattr(eigen, "DECOMPOSITION_COST", 0)
+    monkeypatch.setattr(eigen, "DENSE_SCORING_COST", 0)
     found = values(gr.tune(kind, SPLIT, space, dtype="float64"))
     assert len(inverses) == count  # no more
     assert found == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_decomposition_is_used_where_it_pays_only():
-    assert not spectrum.pays(6, 100, 10_000)
-    assert spectrum.pays(20, 100, 10_000)
-    assert not spectrum.pays(20, 10_000, 10_000)
-    assert not spectrum.pays(10**6, float("inf"), 10_000)
+    assert not eigen.is_decomposition_cheaper(6, 100, 10_000)
+    assert eigen.is_decomposition_cheaper(20, 100, 10_000)
+    assert not eigen.is_decomposition_cheaper(20, 10_000, 10_000)
+    assert not eigen.is_decomposition_cheaper(10**6, float("inf"), 10_000)
 
 
 def test_a_decomposition_that_is_too_coarse_is_not_used(inverses, monkeypatch):
@@ -106,7 +110,7 @@ def test_a_decomposition_that_is_too_coarse_is_not_used(inverses, monkeypatch):
     rng = np.random.default_rng(0)
     events = gr.Interactions.of((rng.random((30, 100)) < 0.3) * 1)
     split = gr.split.strong(events, validation_users=0, test_users=5)
-    monkeypatch.setattr(family, "pays", lambda *_: True)
+    monkeypatch.setattr(shared_fits, "is_decomposition_cheaper", lambda *_: True)
     with pytest.warns(gr.errors.PrecisionWarning):
         gr.tune(gr.EASE, split, {"l2": [1e-7, 1e-6]})
     assert inverses
@@ -115,7 +119,7 @@ def test_a_decomposition_that_is_too_coarse_is_not_used(inverses, monkeypatch):
 def test_a_singular_gram_is_left_to_the_inverse_and_then_left_out(inverses, monkeypatch):
     x = np.random.default_rng(0).random((40, 10)) < 0.4
     split = gr.split.strong(gr.Interactions.of(np.hstack([x, x]) * 1), validation_users=0, test_users=5)  # every item twice
-    monkeypatch.setattr(family, "pays", lambda *_: True)
+    monkeypatch.setattr(shared_fits, "is_decomposition_cheaper", lambda *_: True)
     with pytest.warns(UserWarning, match="left out: expected"):
         found = gr.tune(gr.EASE, split, {"l2": [0, 1]}, dtype="float64")
     assert inverses
@@ -125,20 +129,20 @@ def test_a_singular_gram_is_left_to_the_inverse_and_then_left_out(inverses, monk
 def test_a_killed_search_goes_on_where_it_was(tmp_path, inverses, monkeypatch):
     path, expected = tmp_path / "journal.jsonl", values(gr.tune(gr.DEQL, SPLIT, SPACE))
     inverses.clear()
-    fitted = Fits.fitted
+    solve = SharedFits.solve
 
     def dies(self, recipe, dtype):
         if len(inverses) == 4:
             raise KeyboardInterrupt
-        return fitted(self, recipe, dtype)
+        return solve(self, recipe, dtype)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Fits, "fitted", dies)
+        patch.setattr(SharedFits, "solve", dies)
         with pytest.raises(KeyboardInterrupt):
             gr.tune(gr.DEQL, SPLIT, SPACE, journal=path)
     assert len(inverses) == 4
     with open(path, "a") as file:
-        file.write('{"judge": "torn')  # as a crash would leave it
+        file.write('{"objective": "torn')  # as a crash would leave it
     found = gr.tune(gr.DEQL, SPLIT, SPACE, journal=path)
     assert len(inverses) == 6
     assert values(found) == expected
@@ -165,7 +169,7 @@ def test_a_journal_is_not_mistaken_for_another_searchs(tmp_path, inverses):
         assert (len(inverses), values(again)) == (count + 1, values(first))
 
 
-@pytest.mark.parametrize("line", ["{}", "no json", '{"judge": 1, "key": "x", "value": "a"}', "[1]"])
+@pytest.mark.parametrize("line", ["{}", "no json", '{"objective": 1, "key": "x", "value": "a"}', "[1]"])
 def test_a_damaged_journal_is_named(tmp_path, line):
     path = tmp_path / "journal.jsonl"
     gr.tune(gr.EASE, SPLIT, {"l2": [5]}, journal=path)
@@ -194,7 +198,7 @@ def test_hopeless_points_are_given_up_early_and_the_best_is_not(monkeypatch):
     events, space = clustered(2_000, 200, 20_000), {"l2": [100, 30, 300, 0.01, 1e6]}
     whole = gr.tune(gr.EASE, events, space)
     assert {r.n_users for r in whole.results} == {whole.n_users}
-    monkeypatch.setattr(judge, "FIRST", 200)
+    monkeypatch.setattr(objective, "FIRST_BLOCK", 200)
     early = gr.tune(gr.EASE, events, space)
     given_up = [r for r in early.results if r.n_users < early.n_users]
     assert given_up
@@ -205,7 +209,7 @@ def test_hopeless_points_are_given_up_early_and_the_best_is_not(monkeypatch):
 
 
 def test_users_are_judged_once_each():
-    some = judge.OnSplit(SPLIT, "ndcg@20")
+    some = objective.SplitObjective(SPLIT, "ndcg@20")
     some.n_users, some.order = 70_000, np.random.default_rng(0).permutation(70_000)
     blocks = some.blocks()
     assert [len(b) for b in blocks] == [8192, 8192, 16384, 16384, 16384, 70_000 - 65_536]
@@ -230,7 +234,7 @@ def test_results_as_a_table_and_as_a_heat_map():
         for l2 in (1.0, 30.0):
             same = [r.value for r in found.results if (r.recipe.kept_weight, r.recipe.l2) == (row["kept_weight"], l2)]
             assert row[str(l2)] == max(same)
-    assert str(found).startswith(str(found.recipe))
+    assert str(found).startswith(f"DEQL({found.recipe.summary})")
     assert repr(found.fit(EVENTS)).startswith(f"Recommender({found.recipe}")
     wide = gr.tune(gr.EDLAE, SPLIT, {"dropout": [0.1, 0.2], "l2": [2, 10, 100]}).heat_map("dropout", "l2")
     assert wide.columns == ["dropout", "2.0", "10.0", "100.0"]  # in the order of numbers, not of text
@@ -240,9 +244,9 @@ def test_results_as_a_table_and_as_a_heat_map():
     ("change", "message"),
     [
         ({"kind": gr.EASE(l2=3)}, "without parentheses"),
-        ({"kind": "EASE"}, "a kind of recipe"),
+        ({"kind": "EASE"}, "a model class"),
         ({"data": "events"}, "a Split, or Interactions"),
-        ({"space": {"lambda": [1]}}, "settings of EASE"),
+        ({"space": {"lambda": [1]}}, "parameters of EASE"),
         ({"space": {"l2": []}}, "at least one value for l2"),
         ({"space": {"l2": [-1]}}, "at least 0"),
         ({"space": {"l2": "10"}}, "l2 of EASE to be a number"),
@@ -273,7 +277,7 @@ def test_what_cannot_be_left_out_is_refused():
 def test_heat_maps_need_two_settings():
     found = gr.tune(gr.EDLAE, SPLIT, {"dropout": [0.1, 0.2], "l2": [2, 10]})
     for pair in (("l2", "l2"), ("l2", "alpha")):
-        with pytest.raises(gr.errors.InvalidInput, match="two settings among dropout, l2"):
+        with pytest.raises(gr.errors.InvalidInput, match="two parameters among dropout, l2"):
             found.heat_map(*pair)
 
 
@@ -281,10 +285,14 @@ def test_heat_maps_need_two_settings():
 
 
 def test_one_decomposition_serves_all_ranks_and_all_l2(monkeypatch):
-    from gramian.models import low_rank  # noqa: PLC0415
+    made, decompose = [], eigen.top_eigenpairs
 
-    made, decompose = [], low_rank.top
-    monkeypatch.setattr(low_rank, "top", lambda operator, k, seed=0: made.append(k) or decompose(operator, k, seed))
+    def watched(operator, k, seed=0):
+        made.append(k)
+        return decompose(operator, k, seed)
+
+    monkeypatch.setattr(low_rank, "top_eigenpairs", watched)
+    monkeypatch.setattr(spectral, "top_eigenpairs", watched)
     found = gr.tune(gr.RegularizedPCA, SPLIT, {"rank": [2, 8, 20], "l2": [0, 1, 3]}, dtype="float64")
     assert made == [20]
     for recipe, value in values(found).items():
@@ -356,7 +364,7 @@ def test_one_number_for_each_factor_and_single_words_can_be_searched():
 
 def test_a_point_given_up_is_judged_again_by_a_search_without_what_beat_it(tmp_path, monkeypatch):
     events, path = clustered(2_000, 200, 20_000), tmp_path / "journal.jsonl"
-    monkeypatch.setattr(judge, "FIRST", 200)
+    monkeypatch.setattr(objective, "FIRST_BLOCK", 200)
     first = gr.tune(gr.EASE, events, {"l2": [100, 1500]}, journal=path)
     assert {r.recipe.l2: r.n_users < first.n_users for r in first.results} == {100: False, 1500: True}
     again = gr.tune(gr.EASE, events, {"l2": [100, 1500]}, journal=path)
@@ -382,7 +390,7 @@ def test_debiased_models_refuse_weights_in_a_search_too():
 
 
 def test_one_gram_serves_slim_too(monkeypatch):
-    made, of = [], family.Gram.of
-    monkeypatch.setattr(family.Gram, "of", lambda *args: made.append(args) or of(*args))
+    made, of = [], shared_fits.Gram.of
+    monkeypatch.setattr(shared_fits.Gram, "of", lambda *args, **options: made.append(args) or of(*args, **options))
     gr.tune(gr.SLIM, SPLIT, {"l1": [1, 3], "l2": [5, 10]})
     assert len(made) == 1

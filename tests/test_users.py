@@ -6,7 +6,7 @@ import pytest
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.models import autoencoders
+from gramian.models import full_rank
 
 RECIPES = [
     gr.EASE(l2=5),
@@ -14,6 +14,7 @@ RECIPES = [
     gr.EDLAE(dropout=0.4, l2=5),
     gr.DEQL(dropout=0.4, kept_weight=0.7, l2=5),
     gr.DEQL(dropout=0.4, kept_weight=1.8, l2=5),
+    gr.RDLAE(dropout=0.4, max_diagonal=0.3, l2=5),
     gr.DebiasedEASE(alpha=0.3, l2=5),
     gr.Popularity(),
 ]
@@ -36,7 +37,7 @@ def assert_same(model, other):
     assert model.items == other.items
     assert model.users == other.users
     assert model.recipe == other.recipe
-    assert model.events.fingerprint == other.events.fingerprint
+    assert model.histories.fingerprint == other.histories.fingerprint
     for name, array in other.scorer.save()[1].items():
         np.testing.assert_allclose(model.scorer.save()[1][name], array, rtol=1e-9, atol=1e-9)
 
@@ -61,14 +62,14 @@ def test_forgetting_equals_fitting_without(recipe, weighted):
 @over
 @pytest.mark.parametrize("n_new_items", [0, 1, 700])
 def test_adding_equals_fitting_with(recipe, n_new_items, monkeypatch):
-    monkeypatch.setattr(autoencoders, "REFIT", 10)  # even where refitting is cheaper
+    monkeypatch.setattr(full_rank, "REFIT_SHARE", 10)  # even where refitting is cheaper
     old, new = events(), events(20, 40 + n_new_items, 150 + 2 * n_new_items, seed=1)
     new = gr.Interactions.of(new.frame().with_columns(user_id="new " + pl.col("user_id")).drop("value"))
     model = recipe.fit(old, dtype="float64").add_users(new)
-    assert model.events.n_users == old.n_users + new.n_users
+    assert model.histories.n_users == old.n_users + new.n_users
     assert model.items[: old.n_items] == old.items.tolist()
     assert set(model.items) == {*old.items.tolist(), *new.items.tolist()}
-    assert_same(model, recipe.fit(old.joined(new), dtype="float64"))
+    assert_same(model, recipe.fit(old.join(new), dtype="float64"))
 
 
 @over
@@ -84,8 +85,8 @@ def test_adding_and_forgetting_is_coming_back(recipe):
 def test_batches_do_not_matter(recipe, batch, monkeypatch):
     everyone = events()
     model = recipe.fit(everyone, dtype="float64")
-    monkeypatch.setattr(autoencoders, "BATCH", batch)
-    monkeypatch.setattr(autoencoders, "REFIT", 1_000)
+    monkeypatch.setattr(full_rank, "ROWS_PER_UPDATE", batch)
+    monkeypatch.setattr(full_rank, "REFIT_SHARE", 1_000)
     gone = everyone.users.tolist()[:30]
     assert_same(model.forget_users(gone), recipe.fit(everyone.take(np.arange(30, everyone.n_users)), dtype="float64"))
 
@@ -100,7 +101,7 @@ def test_nothing_of_a_forgotten_user_is_left_on_the_disk(tmp_path):
     assert b'"u3"' not in (tmp_path / "forgotten" / "ids.json").read_bytes()
     forgotten, refitted = gr.load(tmp_path / "forgotten"), gr.load(tmp_path / "refitted")
     np.testing.assert_allclose(forgotten.weights(), refitted.weights(), atol=1e-6)
-    assert forgotten.events.fingerprint == refitted.events.fingerprint
+    assert forgotten.histories.fingerprint == refitted.histories.fingerprint
 
 
 def test_a_loaded_model_learns_and_forgets(tmp_path):
@@ -115,7 +116,7 @@ def test_a_loaded_model_learns_and_forgets(tmp_path):
 def test_large_changes_are_refitted(recipe, monkeypatch):
     everyone = events()
     model = recipe.fit(everyone)
-    monkeypatch.setattr(autoencoders, "update", lambda *_: pytest.fail("updated"))
+    monkeypatch.setattr(full_rank, "update_inverse", lambda *_: pytest.fail("updated"))
     rest = everyone.take(np.arange(60, everyone.n_users))
     assert np.array_equal(model.forget_users(everyone.users.tolist()[:60]).weights(), recipe.fit(rest).weights())
 
@@ -131,13 +132,13 @@ def test_an_item_that_nobody_is_left_for_is_no_trouble_without_l2():
 def test_an_update_that_drifted_is_refitted(monkeypatch):
     everyone = events()
     model = gr.EASE(l2=5).fit(everyone)
-    original = autoencoders.update
+    original = full_rank.update_inverse
 
     def spoiled(inverse, *change):
         original(inverse, *change)
         inverse.buffer *= 1.1
 
-    monkeypatch.setattr(autoencoders, "update", spoiled)
+    monkeypatch.setattr(full_rank, "update_inverse", spoiled)
     rest = np.flatnonzero([user != "u3" for user in everyone.users.tolist()])
     with pytest.warns(gr.errors.PrecisionWarning, match="Fitting again"):
         found = model.forget_users(["u3"])
@@ -173,10 +174,10 @@ def test_titles_and_times_come_along():
     table = pl.DataFrame({"user": [1, 2], "item": ["a", "b"], "at": [5, 6], "title": ["A", "B"]})
     more = pl.DataFrame({"user": [3], "item": ["c"], "at": [7], "title": ["C"]})
     old, new = (gr.Interactions.of(part, time="at", title="title") for part in (table, more))
-    both = old.joined(new)
+    both = old.join(new)
     assert both.titles == ["A", "B", "C"]
     assert both.times.tolist() == [5, 6, 7]
-    assert old.joined(gr.Interactions.of(more)).titles == ["A", "B", "c"]
+    assert old.join(gr.Interactions.of(more)).titles == ["A", "B", "c"]
 
 
 # Recipes that are one model
@@ -194,6 +195,10 @@ def test_titles_and_times_come_along():
         (gr.DEQL(0, 1.7, 7, zero_diagonal=True), gr.EASE(7), 1),
         (gr.DEQL(0.3, 1, 7), gr.DLAE(0.3, 7), 1 / 0.7),
         (gr.DEQL(0, 1.7, 7), gr.DLAE(0, 7), 1),
+        (gr.RDLAE(0.3, 0, 7), gr.EDLAE(0.3, 7), 0.7),
+        (gr.RDLAE(0, 0, 7), gr.EASE(7), 1),
+        (gr.RDLAE(0.3, 1, 7), gr.DLAE(0.3, 7), 1),
+        (gr.RDLAE(0.3, 0.5, 7), gr.RDLAE(0.3, 0.5, 7), 1),
         (gr.DebiasedEASE(0.25, 9), gr.EASE(12), 4 / 3),
         (gr.DEQL(0.3, 0.5, 7), gr.DEQL(0.3, 0.5, 7), 1),
         (gr.Popularity(), gr.Popularity(), 1),

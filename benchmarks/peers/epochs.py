@@ -18,7 +18,9 @@ from worker import CORES, RANK, Job, matrix
 
 UNOBSERVED, POSITIVE, RIDGE, PLAIN = 0.1, 10.0, 0.01, 100.0
 COMPARED = 5  # epochs after which losses are compared
-Training = tuple[Callable[[], object], Callable[[], tuple[np.ndarray, np.ndarray]]]  # an epoch more, and the vectors so far
+Training = tuple[
+    Callable[[], object], Callable[[], tuple[np.ndarray, np.ndarray]]
+]  # runs one more epoch; returns the user and item vectors
 
 
 def irspack(x: sp.csr_matrix, rank: int, solver: str) -> Training:
@@ -32,54 +34,56 @@ def irspack(x: sp.csr_matrix, rank: int, solver: str) -> Training:
 def implicit(x: sp.csr_matrix, rank: int, solver: str) -> Training:
     from implicit.cpu.als import AlternatingLeastSquares  # noqa: PLC0415
 
-    how = {"regularization": PLAIN, "alpha": 1.0, "num_threads": CORES, "random_state": 42}
-    model = AlternatingLeastSquares(factors=rank, iterations=0, use_cg=solver == "cg", **how)
-    weighed = x.astype(np.float32)
-    weighed.data[:] = 1 + POSITIVE  # the weight of a positive, where all others have 1
-    model.fit(weighed, show_progress=False)  # no epoch: the first vectors
-    by_item = weighed.T.tocsr()
+    params = {"regularization": PLAIN, "alpha": 1.0, "num_threads": CORES, "random_state": 42}
+    model = AlternatingLeastSquares(factors=rank, iterations=0, use_cg=solver == "cg", **params)
+    weighted = x.astype(np.float32)
+    weighted.data[:] = 1 + POSITIVE  # of a positive; unobserved items weigh 1
+    model.fit(weighted, show_progress=False)  # no epochs: only initialises the vectors
+    by_item = weighted.T.tocsr()
 
     def epoch() -> None:
-        """What its fit does over and over."""
+        """Run one epoch, as `fit` does in a loop."""
         users, items = model.user_factors, model.item_factors
-        model.solver(weighed, users, items, PLAIN, num_threads=CORES)
+        model.solver(weighted, users, items, PLAIN, num_threads=CORES)
         model.solver(by_item, items, users, PLAIN, num_threads=CORES)
 
     return epoch, lambda: (model.user_factors, model.item_factors)
 
 
 def best(folder: Path, rank: int, n_epochs: int) -> None:
-    """implicit's seconds and validation ndcg@10 after each epoch, by its own evaluation, which does not count."""
+    """Print implicit's seconds and validation ndcg@10 after each epoch. Its own evaluation is not timed."""
     from implicit.cpu.als import AlternatingLeastSquares  # noqa: PLC0415
     from implicit.evaluation import ranking_metrics_at_k  # noqa: PLC0415
 
     x, target = matrix(folder, "train"), matrix(folder, "target")
-    how = {"regularization": PLAIN, "alpha": 1.0, "num_threads": CORES, "random_state": 42}
-    model = AlternatingLeastSquares(factors=rank, iterations=n_epochs, use_cg=True, **how)
+    params = {"regularization": PLAIN, "alpha": 1.0, "num_threads": CORES, "random_state": 42}
+    model = AlternatingLeastSquares(factors=rank, iterations=n_epochs, use_cg=True, **params)
     x.data[:] = 1 + POSITIVE
     seconds, values = [], []
 
-    def judge(epoch: int, elapsed: float, loss: float) -> None:
+    def evaluate(epoch: int, elapsed: float, loss: float) -> None:
         seconds.append(elapsed)
         values.append(ranking_metrics_at_k(model, x, target, K=10, show_progress=False, num_threads=CORES)["ndcg"])
 
-    model.fit(x, show_progress=False, callback=judge)
+    model.fit(x, show_progress=False, callback=evaluate)
     print(json.dumps({"seconds": seconds, "ndcg": values, "version": version("implicit")}))
 
 
 def gramian(x: sp.csr_matrix, rank: int, solver: str) -> Training:
     import gramian as gr  # noqa: PLC0415
 
-    loss, _, how = solver.partition(" ")
-    part = {"cg": gr.ConjugateGradient(), "cholesky": gr.Cholesky(), "subspace": gr.Subspace(), "": gr.Cholesky()}[how]
-    same: dict[str, Any] = {"rank": rank, "solver": part}
+    loss, _, solver_name = solver.partition(" ")
+    solver_object = {"cg": gr.ConjugateGradient(), "cholesky": gr.Cholesky(), "subspace": gr.Subspace(), "": gr.Cholesky()}[
+        solver_name
+    ]
+    shared: dict[str, Any] = {"rank": rank, "solver": solver_object}
     recipe: Any = {
-        "ials": lambda: gr.IALS(unobserved_weight=UNOBSERVED, l2=RIDGE, **same),
-        "wrmf": lambda: gr.WRMF(positive_weight=POSITIVE, l2=PLAIN, **same),
-        "rg2": lambda: gr.RG2ALS(l2=0.1, **same),
+        "ials": lambda: gr.IALS(unobserved_weight=UNOBSERVED, l2=RIDGE, **shared),
+        "wrmf": lambda: gr.WRMF(positive_weight=POSITIVE, l2=PLAIN, **shared),
+        "rg2": lambda: gr.RG2ALS(l2=0.1, **shared),
     }[loss]()
     events, last = gr.Interactions.of(x), list[Any]()
-    training = recipe.improved(events, recipe.first(events, np.float32))
+    training = recipe.iterate(events, recipe.initial_state(events, np.float32))
 
     def epoch() -> None:
         last.clear()
@@ -89,7 +93,7 @@ def gramian(x: sp.csr_matrix, rank: int, solver: str) -> Training:
 
 
 def epoch_job(train: Callable[[sp.csr_matrix, int, str], Training], data: Path, solver: str, loss: str) -> Job:
-    """The second epoch, for the first also prepares. Starts differ, so the loss some epochs later is compared."""
+    """Time the second epoch: the first also prepares. Initial vectors differ, so losses are compared a few epochs later."""
     x = matrix(data, "train")
     epoch, vectors = train(x, min(RANK, *x.shape), solver)
     epoch()
@@ -102,27 +106,27 @@ def epoch_job(train: Callable[[sp.csr_matrix, int, str], Training], data: Path, 
     return epoch, answer
 
 
-def timed(job: Callable[[], object]) -> float:
+def time_call(job: Callable[[], object]) -> float:
     started = time.perf_counter()
     job()
     return time.perf_counter() - started
 
 
 def objective(x: sp.csr_matrix, p: np.ndarray, q: np.ndarray, loss: str) -> float:
-    """The loss with its penalties, in float64."""
+    """Return the loss with its penalties, in float64."""
     p, q = p.astype(np.float64), q.astype(np.float64)
     rows, total = np.repeat(np.arange(x.shape[0]), np.diff(x.indptr)), np.vdot(p.T @ p, q.T @ q)
-    scores = np.concatenate([np.einsum("ek,ek->e", p[r], q[c]) for r, c in parts(rows, x.indices)])
-    of_user, of_item = (p**2).sum(axis=1), (q**2).sum(axis=1)
+    scores = np.concatenate([np.einsum("ek,ek->e", p[r], q[c]) for r, c in split_pairs(rows, x.indices)])
+    user_norms, item_norms = (p**2).sum(axis=1), (q**2).sum(axis=1)
     if loss == "wrmf":
-        touched = (1 + POSITIVE) * ((1 - scores) ** 2).sum() - (scores**2).sum()
-        return float(touched + total + PLAIN * (of_user.sum() + of_item.sum()))
-    heavy = np.diff(x.indptr) + UNOBSERVED * x.shape[1], np.bincount(x.indices, minlength=x.shape[1]) + UNOBSERVED * x.shape[0]
-    penalty = RIDGE * (heavy[0] @ of_user + heavy[1] @ of_item)
+        positive = (1 + POSITIVE) * ((1 - scores) ** 2).sum() - (scores**2).sum()
+        return float(positive + total + PLAIN * (user_norms.sum() + item_norms.sum()))
+    ridges = np.diff(x.indptr) + UNOBSERVED * x.shape[1], np.bincount(x.indices, minlength=x.shape[1]) + UNOBSERVED * x.shape[0]
+    penalty = RIDGE * (ridges[0] @ user_norms + ridges[1] @ item_norms)
     return float(((1 - scores) ** 2).sum() + UNOBSERVED * total + penalty)
 
 
-def parts(rows: np.ndarray, columns: np.ndarray, size: int = 1_000_000) -> Any:
+def split_pairs(rows: np.ndarray, columns: np.ndarray, size: int = 1_000_000) -> Any:
     return ((rows[at : at + size], columns[at : at + size]) for at in range(0, len(rows), size))
 
 
@@ -135,7 +139,7 @@ def main() -> None:
     train(matrix(folder, "tiny"), 8, solver)[0]()  # compile, start the threads
     x = matrix(folder, "train")
     epoch, vectors = train(x, rank, solver)
-    seconds = [timed(epoch) for _ in range(n_epochs)]
+    seconds = [time_call(epoch) for _ in range(n_epochs)]
     loss = {"irspack": "ials", "implicit": "wrmf"}.get(side, solver.split()[0])
     value = None if loss == "rg2" else objective(x, *vectors(), loss)
     print(json.dumps({"seconds": seconds, "objective": value, "version": version(side)}))

@@ -5,9 +5,9 @@ from epochs import epoch_job, gramian
 from worker import L1, L2, SCORED, Job, K, main, matrix
 
 import gramian as gr
-from gramian.evaluation.metrics import METRICS, Lists, find_hits
-from gramian.models.scorers import LowRank
-from gramian.recommender import Recommender
+from gramian.core.recommender import Recommender
+from gramian.evaluation.metrics import RankedLists, find_hits, parse_metrics
+from gramian.models.scorers import LowRankWeights
 
 
 def events(data: Path, name: str) -> gr.Interactions:
@@ -15,8 +15,9 @@ def events(data: Path, name: str) -> gr.Interactions:
 
 
 def factor_model(data: Path) -> Recommender:
-    scorer = LowRank(np.load(data / "encoder.npy"), np.load(data / "decoder.npy"))
-    return Recommender(scorer, gr.EASE(L2), events(data, "train"))
+    scorer = LowRankWeights(np.load(data / "encoder.npy"), np.load(data / "decoder.npy"))
+    train = events(data, "train")
+    return Recommender(scorer, gr.EASE(L2), train.catalog, train)
 
 
 def fit(recipe: gr.EASE | gr.SLIM, data: Path) -> Job:
@@ -30,17 +31,17 @@ def fit_lists(data: Path) -> Job:
 
 
 def top_k(model: Recommender) -> Job:
-    return lambda: model.top_k(model.events.matrix, K), lambda found: found[0]
+    return lambda: model.top_k(model.histories.matrix, K), lambda ranked: ranked[0]
 
 
 def metrics(data: Path) -> Job:
     columns, train, target = np.load(data / "lists.npy"), events(data, "train"), events(data, "target")
-    popularity, matrix = train.popularity, target.matrix
+    parsed = parse_metrics([f"ndcg@{K}", f"recall@{K}"])
 
     def run() -> list[float]:
-        n_targets = np.diff(matrix.indptr).astype(np.int64)
-        lists = Lists(columns, find_hits(columns, matrix), n_targets, popularity, train.n_users)
-        return [METRICS[name](lists, K).mean() for name in ("ndcg", "recall")]
+        n_targets = np.diff(target.matrix.indptr).astype(np.int64)
+        lists = RankedLists(columns, find_hits(columns, target.matrix), n_targets, train.catalog, train.n_users)
+        return [metric(lists).mean() for metric in parsed]
 
     return run, lambda values: values
 
@@ -49,7 +50,7 @@ def evaluate(model: Recommender, data: Path) -> Job:
     target = events(data, "target")
 
     def run() -> gr.Report:
-        split = gr.Split(model.events, model.events, target)
+        split = gr.Split(model.histories, model.histories, target)
         return gr.evaluate(model, split, (f"ndcg@{K}", f"recall@{K}"))
 
     return run, lambda report: list(report.mean.values())

@@ -1,50 +1,31 @@
 """Gramian: linear recommenders from implicit feedback. One Gram matrix, every model."""
 
-from importlib import import_module as _import_module
 from importlib.metadata import version
+from typing import Any as _Any
 
 from gramian import errors as errors
+from gramian import gradient as gradient
+from gramian.core.gram import Gram as Gram
+from gramian.core.recipe import equivalent as equivalent
+from gramian.core.recommender import Recommender as Recommender
+from gramian.core.recommender import load_model
+from gramian.core.registry import MODELS as MODELS
+from gramian.core.registry import register as register
+from gramian.core.results import Explanation as Explanation
+from gramian.core.results import Recommendations as Recommendations
 from gramian.data import datasets as datasets
 from gramian.data import split as split
+from gramian.data.catalog import Catalog as Catalog
 from gramian.data.interactions import Interactions as Interactions
 from gramian.data.read import read as read
 from gramian.data.split import Split as Split
-from gramian.evaluation.evaluate import Report as Report
+from gramian.evaluation.comparison import ModelComparison as ModelComparison
+from gramian.evaluation.comparison import compare as compare
 from gramian.evaluation.evaluate import evaluate as evaluate
-from gramian.evaluation.leave_one_out import leave_one_user_out as leave_one_user_out
-from gramian.linalg.gram import Gram as Gram
-from gramian.models import MODELS as MODELS
-from gramian.models import load as load
-from gramian.models.als import IALS as IALS
-from gramian.models.als import WRMF as WRMF
-from gramian.models.als import DebiasedIALS as DebiasedIALS
-from gramian.models.autoencoders import DEQL as DEQL
-from gramian.models.autoencoders import DLAE as DLAE
-from gramian.models.autoencoders import EASE as EASE
-from gramian.models.autoencoders import EDLAE as EDLAE
-from gramian.models.autoencoders import DebiasedEASE as DebiasedEASE
-from gramian.models.low_rank import ADMMEDLAE as ADMMEDLAE
-from gramian.models.low_rank import LRR as LRR
-from gramian.models.low_rank import VLAE as VLAE
-from gramian.models.low_rank import WLAE as WLAE
-from gramian.models.low_rank import DropoutMF as DropoutMF
-from gramian.models.low_rank import LowRankDLAE as LowRankDLAE
-from gramian.models.low_rank import LowRankEDLAE as LowRankEDLAE
-from gramian.models.low_rank import NuclearNormMF as NuclearNormMF
-from gramian.models.low_rank import RegularizedPCA as RegularizedPCA
-from gramian.models.newton import RG2NewtonCG as RG2NewtonCG
-from gramian.models.popularity import Popularity as Popularity
-from gramian.models.recipe import equivalent as equivalent
-from gramian.models.rg import RG2 as RG2
-from gramian.models.rg import RG2ALS as RG2ALS
-from gramian.models.rg import RGX as RGX
-from gramian.models.slim import SLIM as SLIM
-from gramian.models.solvers import Cholesky as Cholesky
-from gramian.models.solvers import ConjugateGradient as ConjugateGradient
-from gramian.models.solvers import Subspace as Subspace
-from gramian.recommender import Explanation as Explanation
-from gramian.recommender import Recommendations as Recommendations
-from gramian.recommender import Recommender as Recommender
+from gramian.evaluation.leave_one_user_out import leave_one_user_out as leave_one_user_out
+from gramian.evaluation.metrics import Metric as Metric
+from gramian.evaluation.report import Report as Report
+from gramian.models import *  # noqa: F403
 from gramian.tuning.epoch_path import EpochPath as EpochPath
 from gramian.tuning.epoch_path import epoch_path as epoch_path
 from gramian.tuning.rank_path import RankPath as RankPath
@@ -53,15 +34,19 @@ from gramian.tuning.search import Search as Search
 from gramian.tuning.search import tune as tune
 
 __version__ = version("gramian")
+load = load_model
 
 
-def __getattr__(name: str) -> object:
-    """The optional wings, when they are first asked for."""
-    if name in ("sampled", "spark"):
-        try:
-            return _import_module(f"gramian.{name}")
-        except ModuleNotFoundError as error:
-            if error.name not in ("pyspark", "pyarrow"):
-                raise
-            raise errors.NotSupported("PySpark, to work on a cluster", "no such package", "Install gramian[spark]") from None
-    raise AttributeError(f"module 'gramian' has no attribute {name!r}")
+def __getattr__(name: str) -> _Any:
+    """Import `gramian.spark` when it is first used: it needs PySpark."""
+    if name != "spark":
+        raise AttributeError(f"module 'gramian' has no attribute {name!r}")
+    try:
+        import gramian.spark  # noqa: PLC0415  (`from gramian import spark` would call this function again)
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyspark", "pyarrow"):
+            raise
+        from gramian.validation import format_install_advice  # noqa: PLC0415
+
+        raise errors.NotSupported("PySpark, to work on a cluster", "no such package", format_install_advice("spark")) from None
+    return gramian.spark

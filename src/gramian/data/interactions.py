@@ -1,38 +1,61 @@
-"""Who touched what: a frozen users × items matrix with the ids of its rows and columns."""
+"""Who touched what: a frozen users × items matrix with the ids of its rows and the catalog of its columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from hashlib import sha256
-from itertools import chain
+from operator import or_
 from typing import Any
 
 import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
-from gramian.data.ids import Index, factorize
-from gramian.data.tables import Columns, columns_of, is_number, names_of, numbers, series, times, weights
+from gramian.data.catalog import Catalog
+from gramian.data.dates import parse_times
+from gramian.data.frames import render_html
+from gramian.data.ids import Index, factorize, is_missing
+from gramian.data.numbers import require_finite_numbers, require_weights
+from gramian.data.summary import ReadSummary
+from gramian.data.tables import Columns, as_table, column_names, select_columns, to_series
+from gramian.data.weights import compute_weights, warn_of_heavy_tail
 from gramian.errors import InvalidInput
+from gramian.linalg.sparse import csr_from_sorted, row_of_entry
+from gramian.validation import is_number
 
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """A sparse users × items matrix with ids; times, titles and tags where the data has them.
+    """A sparse users × items matrix with user ids, an item catalog, and times where the data has them.
 
     Duplicate events of one user and item are merged: without values into a single 1, with values into their sum;
-    the time kept is the latest.
+    the time kept is the latest. Make them with `gr.read` or `Interactions.of`.
+
+    Parameters
+    ----------
+    matrix
+        Users × items in CSR form: float32, sorted columns, every stored value above 0.
+    users
+        The ids of the rows.
+    catalog
+        The items of the columns. Its popularity is counted anew from the matrix.
+    times
+        One per stored entry, in the order of `matrix.data`.
+    read_summary
+        What was read and what was dropped, if these interactions come directly from a table or a file.
     """
 
-    matrix: sp.csr_array  # users × items, float32, sorted indices, every stored value above 0
+    matrix: sp.csr_array
     users: Index
-    items: Index
-    times: np.ndarray | None = None  # one per stored entry, in the order of matrix.data
-    titles: list[str] | None = None  # one per item
-    tags: list[tuple[str, ...]] | None = None  # of each item, such as its genres
-    touched: np.ndarray | None = None  # how many users touched each item, where the users are elsewhere: on a cluster
+    catalog: Catalog
+    times: np.ndarray | None = None
+    read_summary: ReadSummary | None = None
+
+    def __post_init__(self) -> None:
+        counts = np.bincount(self.matrix.indices, minlength=self.n_items)
+        object.__setattr__(self, "catalog", self.catalog.with_popularity(counts))
 
     @staticmethod
     def of(
@@ -45,54 +68,111 @@ class Interactions:
         time: str | None = None,
         title: str | None = None,
         tags: str | None = None,
+        time_format: str | None = None,
+        weight: str | None = None,
+        skip_nulls: bool = False,
+        tag_separator: str = "|",
     ) -> Interactions:
-        """Interactions from a polars, pandas or arrow table, or from a scipy sparse or numpy users × items matrix.
+        """Make interactions from a table or matrix in memory.
 
-        A table's events count once each unless `value` names a column of weights; `min_value=("rating", 4)` keeps the
-        events whose rating is at least 4. A matrix's entries are its weights, zeros are no interaction,
-        and `min_value=4` keeps the entries of at least 4 and counts each once. A column of tags holds lists, or text such as
-        "Comedy|Romance".
+        Parameters
+        ----------
+        data
+            A table with one event per row: polars, pandas, arrow (also a RecordBatchReader) or a DuckDB relation. Or a scipy
+            sparse or numpy users × items matrix, whose entries are the weights; zeros are no interaction.
+        user, item
+            Columns of user and item ids. Left out, common names such as `user_id` and `item_id` are tried.
+        value
+            Column of weights. Without it every event counts 1.
+        min_value
+            `("rating", 4)` keeps the events whose rating is at least 4, each counting 1. For a matrix, a number.
+        time
+            Column of times: numbers, dates, date-times or text such as "2026-05-08T10:30:00+02:00"; UTC if there is no zone.
+        title, tags
+            Columns that describe the items. Tags are lists, or text such as "Comedy|Romance".
+        time_format
+            How times are written, as in `datetime.strptime`: "%d/%m/%Y". Needed only where text has more than one reading.
+        weight
+            "binary", "log", "bm25" or "tfidf" turn values into weights as `with_weights` does. Without `value`, the number of
+            events of a user and an item is its value.
+        skip_nulls
+            Drop rows without a user, item, value or time. Otherwise they are refused.
+        tag_separator
+            What stands between the tags of a text.
+
+        Returns
+        -------
+        Interactions
         """
+        column_arguments = user or item or value or time or title or tags or time_format or skip_nulls
         if isinstance(data, Interactions):
-            if user or item or value or min_value is not None or time or title or tags:
+            if column_arguments or weight or min_value is not None:
                 raise InvalidInput("a table or a matrix to read columns of", "Interactions", "Use them as they are")
             return data
         if sp.issparse(data) or isinstance(data, np.ndarray):
-            if user or item or value or time or title or tags:
+            if column_arguments:
                 raise InvalidInput("no column names with a matrix", "a column name", "Pass a table, or drop the names")
-            return from_matrix(data, min_value)
-        columns = Columns.of(names_of(data), user, item, value, min_value, time, title, tags)
-        return from_columns(columns_of(data, columns.needed), columns)
+            return interactions_from_matrix(data, min_value, weight)
+        table = as_table(data)
+        columns = Columns.of(column_names(table), user, item, value, min_value, time, title, tags)
+        columns = columns.with_options(time_format, weight, skip_nulls, tag_separator)
+        return interactions_from_columns(select_columns(table, columns.needed), columns)
 
     def __repr__(self) -> str:
-        kind = "" if self.is_binary else ", weighted"
-        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions{kind})"
+        weighted = "" if self.is_binary else ", weighted"
+        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions{weighted})"
+
+    def _repr_html_(self) -> str:
+        """The sizes and the most popular items as a table, for notebooks."""
+        columns = np.argsort(-self.popularity, kind="stable")[:5]
+        titles = [""] * len(columns) if self.titles is None else [self.titles[column] for column in columns]
+        rows = zip(self.items[columns], titles, self.popularity[columns].tolist(), strict=True)
+        return render_html(repr(self), ["most popular items", "title", "users"], rows)
 
     @property
     def n_users(self) -> int:
+        """The number of users."""
         return int(self.matrix.shape[0])
 
     @property
     def n_items(self) -> int:
+        """The number of items."""
         return int(self.matrix.shape[1])
 
     @property
     def n_interactions(self) -> int:
+        """The number of distinct (user, item) pairs."""
         return int(self.matrix.nnz)
+
+    @property
+    def items(self) -> Index:
+        """Item ids in column order."""
+        return self.catalog.ids
+
+    @property
+    def titles(self) -> Sequence[str] | None:
+        """One title per item, where the data has them."""
+        return self.catalog.titles
+
+    @property
+    def tags(self) -> Sequence[tuple[str, ...]] | None:
+        """The tags of each item, where the data has them."""
+        return self.catalog.tags
+
+    @property
+    def popularity(self) -> np.ndarray:
+        """How many users touched each item."""
+        return self.catalog.popularity
 
     @cached_property
     def is_binary(self) -> bool:
+        """Whether every interaction counts 1."""
         return bool((self.matrix.data == 1).all())
-
-    @cached_property
-    def popularity(self) -> np.ndarray:
-        """How many users touched each item."""
-        return np.bincount(self.matrix.indices, minlength=self.n_items) if self.touched is None else self.touched
 
     @cached_property
     def rows(self) -> np.ndarray:
         """The user row of every stored entry."""
-        return np.repeat(np.arange(self.n_users), np.diff(self.matrix.indptr))
+        return row_of_entry(self.matrix)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -105,147 +185,185 @@ class Interactions:
         return digest.hexdigest()
 
     def frame(self) -> pl.DataFrame:
-        """The events as a table again: user_id, item_id, value, and time where known."""
+        """Return the events as a table: user_id, item_id, value, and time where known."""
         columns: dict[str, Any] = {
-            "user_id": series("user_id", self.users[self.rows]),
-            "item_id": series("item_id", self.items[self.matrix.indices]),
+            "user_id": to_series("user_id", self.users[self.rows]),
+            "item_id": to_series("item_id", self.items[self.matrix.indices]),
             "value": self.matrix.data,
         }
         return pl.DataFrame(columns | ({} if self.times is None else {"time": self.times}))
 
     def with_titles(self, titles: Mapping[Any, str]) -> Interactions:
-        """The same interactions with a title for each item; an item without one is shown by its id."""
-        if not isinstance(titles, Mapping):
-            raise InvalidInput("titles as a mapping from item id to title", type(titles).__name__, "Pass {id: title}")
-        named = [(item, titles.get(item)) for item in self.items.tolist()]
-        return replace(self, titles=[str(item if title is None else title) for item, title in named])
+        """Return the same interactions with titles from {item id: title}; an item without one is shown by its id."""
+        return replace(self, catalog=self.catalog.with_titles(titles))
 
-    def with_tags(self, tags: Mapping[Any, str | Iterable[str] | None]) -> Interactions:
-        """The same interactions with the tags of each item: lists, or text such as "Comedy|Romance"."""
-        if not isinstance(tags, Mapping):
-            raise InvalidInput("tags as a mapping from item id to tags", type(tags).__name__, "Pass {id: [tag, ...]}")
-        return replace(self, tags=[tags_of(tags.get(item)) for item in self.items.tolist()])
+    def with_tags(self, tags: Mapping[Any, str | Iterable[str] | None], separator: str = "|") -> Interactions:
+        """Return the same interactions with tags from {item id: tags}: lists, or text with a separator between the tags."""
+        return replace(self, catalog=self.catalog.with_tags(tags, separator))
+
+    def described_by(self, *catalogs: Catalog) -> Interactions:
+        """Return the same interactions with the titles and tags that catalogs have for these items; the last one wins."""
+        return replace(self, catalog=self.catalog.described_by(*catalogs))
+
+    def with_weights(self, weight: str, reference: Interactions | None = None) -> Interactions:
+        """Return the same interactions with weights made from their counts, scaled to a mean of 1.
+
+        A history that is passed to a fitted model as a plain list, as in `model.recommend_for([["Heat", "Alien"]])`, counts 1
+        for each item: as much as an average interaction of the training data.
+
+        Parameters
+        ----------
+        weight
+            "binary": 1 for each. "log": the logarithm of 1 + count. "tfidf": the same times the inverse frequency of the item.
+            "bm25": Okapi BM25, which also takes the length of the history into account. The formulas are in
+            `gramian.data.weights`.
+        reference
+            The counts that the mean, the frequencies of items and the mean length are taken from; by default these.
+            For users who come later, pass the counts that the model was trained on:
+            `model.add_users(later.with_weights("bm25", reference=counts))`.
+
+        Returns
+        -------
+        Interactions
+        """
+        reference = self if reference is None else reference
+        items = self.items.union(reference.items)  # the columns of this matrix come first and keep their numbers
+        counts, reference_counts = (events.reindex(events.users, items).matrix for events in (self, reference))
+        data = compute_weights(weight, counts, reference_counts)
+        return replace(self, matrix=sp.csr_array((data, self.matrix.indices, self.matrix.indptr), self.matrix.shape))
 
     def k_core(self, users: int, items: int | None = None) -> Interactions:
-        """The largest part in which every user has at least `users` items and every item at least `items` users.
+        """Return the largest part in which every user has at least `users` items and every item at least `items` users.
 
         `k_core(5)` asks 5 of both. Dropping users takes users away from items and the reverse, so it repeats until stable.
         """
-        floor_users, floor_items = users, users if items is None else items
-        if not (is_number(floor_users) and is_number(floor_items) and min(floor_users, floor_items) >= 0):
-            raise InvalidInput("k of at least 0", f"{floor_users!r}, {floor_items!r}", "Pass k_core(5), say")
+        min_items, min_users = users, users if items is None else items
+        if not (is_number(min_items) and is_number(min_users) and min(min_items, min_users) >= 0):
+            raise InvalidInput("k of at least 0", f"{min_items!r}, {min_users!r}", "Pass k_core(5), say")
         rows, columns = self.rows, self.matrix.indices
-        keep = np.ones(len(columns), dtype=bool)
+        mask = np.ones(len(columns), dtype=bool)
         while True:
-            enough_items = np.bincount(rows[keep], minlength=self.n_users) >= floor_users
-            enough_users = np.bincount(columns[keep], minlength=self.n_items) >= floor_items
-            smaller = keep & enough_items[rows] & enough_users[columns]
-            if smaller.sum() == keep.sum():
+            enough_items = np.bincount(rows[mask], minlength=self.n_users) >= min_items
+            enough_users = np.bincount(columns[mask], minlength=self.n_items) >= min_users
+            smaller = mask & enough_items[rows] & enough_users[columns]
+            if smaller.sum() == mask.sum():
                 break
-            keep = smaller
-        if not keep.any():
-            raise InvalidInput(f"a ({floor_users}, {floor_items})-core", "nothing left", "Ask for a smaller k")
-        return self.keep(keep).compact()
+            mask = smaller
+        if not mask.any():
+            raise InvalidInput(f"a ({min_items}, {min_users})-core", "nothing left", "Ask for a smaller k")
+        return self.keep(mask).compact()
 
     def compact(self) -> Interactions:
-        """Without the users and items that have no interaction."""
-        kept = np.flatnonzero(self.popularity)
-        part = self.take(np.flatnonzero(np.diff(self.matrix.indptr)))
-        titles, tags = (None if own is None else [own[column] for column in kept] for own in (self.titles, self.tags))
-        return replace(part, matrix=part.matrix[:, kept], items=self.items.take(kept), titles=titles, tags=tags)  # type: ignore[arg-type]
+        """Return the interactions without users and items that have none."""
+        columns = np.flatnonzero(self.popularity)
+        active = self.take(np.flatnonzero(np.diff(self.matrix.indptr)))
+        return Interactions(active.matrix[:, columns], active.users, self.catalog.take(columns), active.times)
 
-    def keep(self, entries: np.ndarray) -> Interactions:
-        """The same users and items with only the entries where the mask is true."""
-        matrix = csr(self.rows[entries], self.matrix.indices[entries], self.matrix.data[entries], self.matrix.shape)
-        return replace(self, matrix=matrix, times=None if self.times is None else self.times[entries])
+    def keep(self, mask: np.ndarray) -> Interactions:
+        """Return the same users and items with only the entries where the mask is true."""
+        matrix = csr_from_sorted(self.rows[mask], self.matrix.indices[mask], self.matrix.data[mask], self.matrix.shape)
+        times = None if self.times is None else self.times[mask]
+        return replace(self, matrix=matrix, times=times, read_summary=None)
 
     def take(self, rows: np.ndarray) -> Interactions:
-        """The users in these rows, with the same items."""
+        """Return the users in these rows, with the same items."""
         times = None
         if self.times is not None:
-            numbers = np.arange(self.n_interactions)
-            times = self.times[sp.csr_array((numbers, self.matrix.indices, self.matrix.indptr), self.matrix.shape)[rows].data]
-        return replace(self, matrix=self.matrix[rows], users=self.users.take(rows), times=times)
+            entries = np.arange(self.n_interactions)
+            times = self.times[sp.csr_array((entries, self.matrix.indices, self.matrix.indptr), self.matrix.shape)[rows].data]
+        return replace(self, matrix=self.matrix[rows], users=self.users.take(rows), times=times, read_summary=None)
 
     def reindex(self, users: Index, items: Index) -> Interactions:
-        """The same events under other indexes; events of users or items these do not hold are dropped."""
+        """Return the same events under other indexes; events of users or items that these do not hold are dropped."""
         if users == self.users and items == self.items:
             return self
         rows = users.positions(self.users.tolist())[self.rows]
         columns = items.positions(self.items.tolist())[self.matrix.indices]
         order = np.lexsort((columns, rows))
         order = order[(rows[order] >= 0) & (columns[order] >= 0)]
-        matrix = csr(rows[order], columns[order], self.matrix.data[order], (len(users), len(items)))
+        matrix = csr_from_sorted(rows[order], columns[order], self.matrix.data[order], (len(users), len(items)))
         times = None if self.times is None else self.times[order]
-        return Interactions(matrix, users, items, times).named_like(self)
+        return Interactions(matrix, users, Catalog(items).described_by(self.catalog), times)
 
-    def joined(self, others: Interactions) -> Interactions:
-        """These users and then others, none of them the same; items that only the others have come last."""
+    def join(self, others: Interactions) -> Interactions:
+        """Return these users followed by other, different users; items that only the others have come last."""
         items = self.items.union(others.items)
-        parts = [part.reindex(part.users, items) for part in (self, others)]
-        matrix = csr(
-            np.concatenate([parts[0].rows, parts[1].rows + self.n_users]),
-            np.concatenate([part.matrix.indices for part in parts]),
-            np.concatenate([part.matrix.data for part in parts]),
+        first, second = (events.reindex(events.users, items) for events in (self, others))
+        matrix = csr_from_sorted(
+            np.concatenate([first.rows, second.rows + self.n_users]),
+            np.concatenate([first.matrix.indices, second.matrix.indices]),
+            np.concatenate([first.matrix.data, second.matrix.data]),
             (self.n_users + others.n_users, len(items)),
         )
         times = None
-        if self.times is not None and others.times is not None:
-            times = np.concatenate([part.times for part in parts])
-        both = Interactions(matrix, Index(self.users.tolist() + others.users.tolist()), items, times)
-        return both.named_like(others, self)
-
-    def named_like(self, *others: Interactions) -> Interactions:
-        """The same with the titles and tags that others have for these items; the last who has one says it."""
-        titles = [zip(other.items.tolist(), other.titles, strict=True) for other in others if other.titles is not None]
-        tags = [zip(other.items.tolist(), other.tags, strict=True) for other in others if other.tags is not None]
-        named = self.with_titles(dict(chain(*titles))) if titles else self
-        return named.with_tags(dict(chain(*tags))) if tags else named
+        if first.times is not None and second.times is not None:
+            times = np.concatenate([first.times, second.times])
+        users = Index(self.users.tolist() + others.users.tolist())
+        return Interactions(matrix, users, Catalog(items).described_by(others.catalog, self.catalog), times)
 
 
-def csr(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-    """A sparse matrix from entries sorted by row and column, with 32-bit indices wherever they suffice: the kernels' form."""
-    index = np.int32 if len(rows) < 2**31 else np.int64
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))]).astype(index)
-    return sp.csr_array((values.astype(np.float32), columns.astype(index), indptr), shape=shape)
+def interactions_from_columns(
+    table: Mapping[str, pl.Series], columns: Columns, rows: pl.Series | None = None, summary: ReadSummary | None = None
+) -> Interactions:
+    """Make interactions from columns of equal length.
 
-
-def from_columns(table: Mapping[str, pl.Series], columns: Columns) -> Interactions:
-    """Interactions from columns of equal length."""
+    `rows` are the row numbers that errors name, and `summary` is what was read and dropped before.
+    """
+    n_rows = len(table[columns.user])
+    rows = pl.int_range(1, n_rows + 1, dtype=pl.UInt32, eager=True) if rows is None else rows
+    summary = ReadSummary(n_rows=n_rows) if summary is None else summary
+    if columns.skip_nulls:
+        has_null = reduce(or_, (is_missing(table[name]) for name in columns.required))
+        table, rows = {name: column.filter(~has_null) for name, column in table.items()}, rows.filter(~has_null)
+        summary = replace(summary, n_nulls=int(has_null.sum()))
     if columns.value is not None and columns.threshold is not None:
-        keep = numbers(table[columns.value]) >= columns.threshold
-        table = {name: column.filter(keep) for name, column in table.items()}
-    rows, users = factorize(table[columns.user])
-    cols, items = factorize(table[columns.item])
-    events = pl.DataFrame({"row": rows, "column": cols})
+        mask = require_finite_numbers(table[columns.value], rows) >= columns.threshold
+        table, rows = {name: column.filter(mask) for name, column in table.items()}, rows.filter(mask)
+        summary = replace(summary, n_below=summary.n_below + int((~mask).sum()))
+    user_codes, users = factorize(table[columns.user])
+    item_codes, items = factorize(table[columns.item])
+    events = pl.DataFrame({"row": user_codes, "column": item_codes})
     merge = []
     if columns.value is not None and columns.threshold is None:
-        events = events.with_columns(weights(table[columns.value]).alias("value"))
+        events = events.with_columns(require_weights(table[columns.value], rows).alias("value"))
         merge.append(pl.col("value").sum())
+    elif columns.weight is not None:
+        merge.append(pl.len().alias("value"))
     if columns.time is not None:
-        events = events.with_columns(times(table[columns.time]).alias("time"))
+        events = events.with_columns(parse_times(table[columns.time], columns.time_format, rows).alias("time"))
         merge.append(pl.col("time").max())
     merged = events.group_by("row", "column").agg(merge).sort("row", "column")
-    data = weights(merged["value"]).to_numpy() if "value" in merged.columns else np.ones(len(merged))
-    matrix = csr(merged["row"].to_numpy(), merged["column"].to_numpy(), data, (len(users), len(items)))
-    titles = None
+    data = require_weights(merged["value"]).to_numpy() if "value" in merged.columns else np.ones(len(merged))
+    matrix = csr_from_sorted(merged["row"].to_numpy(), merged["column"].to_numpy(), data, (len(users), len(items)))
+    catalog = Catalog(items)
     if columns.title is not None:
-        named = zip(cols.tolist(), table[columns.title].to_list(), strict=True)
-        by_column = {column: str(title) for column, title in named if title is not None}
-        titles = [by_column.get(column, str(item)) for column, item in enumerate(items.tolist())]
-    found = not_empty(Interactions(matrix, users, items, merged["time"].to_numpy() if columns.time else None, titles))
-    if columns.tags is None:
-        return found
-    return found.with_tags(dict(zip(table[columns.item].to_list(), table[columns.tags].to_list(), strict=True)))
+        pairs = zip(items[item_codes], table[columns.title].to_list(), strict=True)
+        catalog = catalog.with_titles({item: title for item, title in pairs if title is not None})
+    if columns.tags is not None:
+        pairs = zip(items[item_codes], table[columns.tags].to_list(), strict=True)
+        catalog = catalog.with_tags({item: tags for item, tags in pairs if tags is not None}, columns.tag_separator)
+    summary = replace(
+        summary,
+        n_duplicates=len(events) - len(merged),
+        n_interactions=len(merged),
+        n_users=len(users),
+        n_items=len(items),
+    )
+    times = merged["time"].to_numpy() if columns.time else None
+    return apply_weight(require_any(Interactions(matrix, users, catalog, times, summary)), columns.weight)
 
 
-def tags_of(given: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Distinct tags in order, of a list or of text with bars between them."""
-    every = given.split("|") if isinstance(given, str) else given or ()
-    return tuple(dict.fromkeys(str(tag).strip() for tag in every if str(tag).strip()))
+def apply_weight(events: Interactions, weight: str | None) -> Interactions:
+    """Return the interactions with these weights; without any, warn if the weights they have are heavy-tailed."""
+    if weight is not None:
+        return events.with_weights(weight)
+    if not events.is_binary:
+        warn_of_heavy_tail(events.matrix.data)
+    return events
 
 
-def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Interactions:
+def interactions_from_matrix(data: Any, min_value: tuple[str, float] | float | None, weight: str | None = None) -> Interactions:
+    """Make interactions from a scipy or numpy users × items matrix; ids are row and column numbers."""
     if isinstance(min_value, tuple):
         raise InvalidInput("min_value=number with a matrix", repr(min_value), f"Pass min_value={min_value[1]}")
     if data.ndim != 2:
@@ -257,17 +375,18 @@ def from_matrix(data: Any, min_value: tuple[str, float] | float | None) -> Inter
         raise InvalidInput("min_value=number with a matrix", repr(min_value), "Pass min_value=4, say")
     matrix = sp.csr_array(data, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
-    numbers(pl.Series("the matrix", matrix.data))
+    require_finite_numbers(pl.Series("the matrix", matrix.data))
     if min_value is not None:
         matrix.data = (matrix.data >= min_value).astype(np.float64)
     matrix.eliminate_zeros()
-    weights(pl.Series("the matrix", matrix.data))
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    matrix = csr(rows, matrix.indices, matrix.data, matrix.shape)
-    return not_empty(Interactions(matrix, Index(range(matrix.shape[0])), Index(range(matrix.shape[1]))))
+    require_weights(pl.Series("the matrix", matrix.data))
+    matrix = csr_from_sorted(row_of_entry(matrix), matrix.indices, matrix.data, matrix.shape)
+    events = Interactions(matrix, Index(range(matrix.shape[0])), Catalog(Index(range(matrix.shape[1]))))
+    return apply_weight(require_any(events), weight)
 
 
-def not_empty(events: Interactions) -> Interactions:
+def require_any(events: Interactions) -> Interactions:
+    """Return the interactions if there is at least one."""
     if events.n_interactions == 0:
         raise InvalidInput("at least one interaction", "none", "Check the file, the column names and min_value")
     return events

@@ -1,20 +1,31 @@
-"""Read event files: csv, tsv, parquet, json lines; a file, a glob or a folder, by lazy scan."""
+"""Read events from files (csv, tsv, parquet, json lines), standard input, addresses and databases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from glob import escape, glob, has_magic
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import polars as pl
 
-from gramian.data.interactions import Interactions, from_columns
-from gramian.data.tables import Columns
-from gramian.errors import InvalidInput, MissingFile
+from gramian.data.catalog import Catalog
+from gramian.data.ids import factorize
+from gramian.data.interactions import Interactions, interactions_from_columns
+from gramian.data.json_lines import count_json_lines, refuse_merged_ids, scan_json_lines
+from gramian.data.sources import TEXT_FORMATS, Source, find_sources
+from gramian.data.sql import read_query
+from gramian.data.summary import ReadSummary
+from gramian.data.tables import ITEM_NAMES, Columns, guess_name
+from gramian.data.text_files import ROW, read_text_table
+from gramian.data.text_format import TextFormat
+from gramian.errors import GramianError, InvalidInput
+
+T = TypeVar("T")
 
 
 def read(
-    path: str | Path,
+    source: str | Path,
     *,
     user: str | None = None,
     item: str | None = None,
@@ -23,108 +34,174 @@ def read(
     time: str | None = None,
     title: str | None = None,
     tags: str | None = None,
+    time_format: str | None = None,
+    weight: str | None = None,
+    skip_nulls: bool = False,
+    tag_separator: str = "|",
+    separator: str | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] | None = None,
+    connection: Any = None,
 ) -> Interactions:
-    """Interactions from files of events; the columns are as in `Interactions.of`.
+    """Read interactions from a source of events, one event per row.
 
-    In text files an id column of plain integers gives integer ids, any other column gives its text unchanged.
+    Parameters
+    ----------
+    source
+        A csv, tsv, parquet or json lines file, a glob of such files, or a folder. Text files may be compressed (.gz, .zst).
+        An address that Polars fetches (https://, s3:// and others). "-" for standard input. With `connection`, an SQL query.
+    user, item, value, min_value, time, title, tags, time_format, weight, skip_nulls, tag_separator
+        As in `Interactions.of`.
+    separator
+        The character between the fields of text files. Commas, semicolons, tabs and pipes are detected where they are certain.
+    encoding
+        The encoding of text files, such as "latin-1". UTF-8, and UTF-16 and UTF-32 with a byte order mark, are detected.
+    columns
+        The names of all columns, for text files without a header line.
+    connection
+        Where the SQL query runs: "duckdb:///events.duckdb", an address of SQLAlchemy such as "postgresql://user@host/name",
+        or an open connection of DuckDB, ADBC or SQLAlchemy.
+
+    Returns
+    -------
+    Interactions
+        In text files an id column of plain integers gives integer ids; any other column gives its text unchanged.
+        `read_summary` says what was read and what was dropped.
     """
-    paths = files(path)
-    suffix = kind(paths[0])
-    try:
-        scan = FORMATS[suffix](paths)
-        columns = Columns.of(scan.collect_schema().names(), user, item, value, min_value, time, title, tags)
-        if suffix == ".jsonl":
-            _refuse_mixed_ids(paths, scan, columns)
-        frame = _wanted(scan, columns).collect()
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InvalidInput(f"a readable {suffix} file at {path}", reason, "Repair or drop the broken lines") from None
-    table = {name: frame[name] for name in frame.columns}
-    return from_columns(_typed(table, columns) if suffix in TEXT else table, columns)
+
+    def choose(names: list[str]) -> Columns:
+        chosen = Columns.of(names, user, item, value, min_value, time, title, tags)
+        return chosen.with_options(time_format, weight, skip_nulls, tag_separator)
+
+    form = TextFormat(separator, encoding, None if columns is None else tuple(columns))
+    if connection is not None:
+        refuse_text_options("a connection", form)
+        frame = read_query(str(source), connection)
+        return interactions_from_columns(frame.to_dict(), choose(frame.columns))
+    sources = find_sources(source, separator)
+    suffix = sources[0].format
+    if suffix in TEXT_FORMATS:
+        return translate_read_errors(source, suffix, lambda: read_text(sources, form, choose))
+    refuse_text_options(f"{suffix} files", form if suffix == ".parquet" else TextFormat(separator, None, form.columns))
+    return translate_read_errors(source, suffix, lambda: read_typed(sources, form.encoding, choose))
 
 
-def files(path: str | Path) -> list[Path]:
-    """The data files behind a path, a glob or a folder, all of one format; hidden files and folders are left out."""
-    if not isinstance(path, str | Path) or not str(path):
-        raise InvalidInput("a path", repr(path), "Pass a file, a glob or a folder")
-    root = Path(path)
-    if root.is_dir():
-        inside = sorted(p.relative_to(root) for p in root.rglob("*") if p.is_file())
-        found = [root / p for p in inside if not any(part.startswith((".", "_")) for part in p.parts)]
-    elif root.exists():
-        found = [root]
+def read_text(sources: list[Source], form: TextFormat, choose: Callable[[list[str]], Columns]) -> Interactions:
+    """Read csv and tsv files."""
+    table = read_text_table(sources, form, choose)
+    values = table.series()
+    summary = ReadSummary(table.n_rows, n_below=table.n_below, n_headers=table.n_headers, notes=tuple(table.notes))
+    return interactions_from_columns(values, table.roles, values.pop(ROW), summary)
+
+
+def read_typed(sources: list[Source], encoding: str | None, choose: Callable[[list[str]], Columns]) -> Interactions:
+    """Read parquet and JSON lines, whose columns have types."""
+    if sources[0].format == ".parquet":
+        scan = scan_parquet(sources)
+        n_rows = int(scan.select(pl.len()).collect().item())
+        columns = choose(scan.collect_schema().names())
     else:
-        found = sorted(Path(p) for p in glob(str(path), recursive=True) if Path(p).is_file()) if has_magic(str(path)) else []
-    if not found:
-        raise MissingFile(f"a file at {path}", "nothing there", "Check the path; a folder or a glob works too")
-    kinds = sorted({kind(p) for p in found})
-    if len(kinds) > 1:
-        raise InvalidInput(f"files of one format in {path}", " and ".join(kinds), "Name one with a glob such as '*.csv'")
-    return found
+        scan, n_rows = scan_json_lines(sources, encoding), count_json_lines(sources, encoding)
+        columns = choose(scan.collect_schema().names())
+        refuse_merged_ids(sources, encoding, scan.collect_schema(), columns)
+    numbered = scan.select(columns.distinct).with_row_index(ROW, offset=1)
+    is_kept = keeps_value(columns, scan.collect_schema())
+    if sources[0].format == ".parquet":
+        frame = numbered.filter(is_kept).collect()
+    else:
+        frame = numbered.collect()
+        if len(frame) != n_rows:
+            raise InvalidInput(
+                f"a row for each of the {n_rows:,} lines", f"{len(frame):,} rows", "Write one object on each line"
+            )
+        frame = frame.filter(is_kept)
+    summary = ReadSummary(n_rows, n_below=n_rows - len(frame))
+    return interactions_from_columns(frame.drop(ROW).to_dict(), columns, frame[ROW], summary)
 
 
-def kind(path: Path) -> str:
-    """The format, by the file's ending."""
-    suffixes = [s.lower() for s in path.suffixes if s.lower() not in (".gz", ".zst")]
-    last = suffixes[-1] if suffixes else ""
-    name = {".pq": ".parquet", ".ndjson": ".jsonl", ".tab": ".tsv"}.get(last, last)
-    if name not in FORMATS:
-        raise InvalidInput(f"one of {', '.join(FORMATS)}", path.name, "Rename or convert the file")
-    return name
+def scan_parquet(sources: list[Source]) -> pl.LazyFrame:
+    """Scan parquet files, addresses or bytes."""
+    if sources[0].content is not None:
+        return pl.scan_parquet(sources[0].content)
+    return pl.scan_parquet([source.name for source in sources], glob=False)
 
 
-# Text is read as text and typed afterwards, as a whole: '007' must not become 7, nor may a word or a fraction
-# far down a file fail a column that began with integers.
-FORMATS: dict[str, Callable[[list[Path]], pl.LazyFrame]] = {
-    ".csv": lambda paths: pl.scan_csv(paths, infer_schema=False, glob=False),
-    ".tsv": lambda paths: pl.scan_csv(paths, infer_schema=False, glob=False, separator="\t"),
-    ".parquet": lambda paths: pl.scan_parquet(paths, glob=False),
-    ".jsonl": lambda paths: pl.scan_ndjson([escape(str(p)) for p in paths], infer_schema_length=None),
-}
-TEXT = (".csv", ".tsv")
+def keeps_value(columns: Columns, schema: pl.Schema) -> pl.Expr:
+    """Return whether a row is at or above the threshold; what is not a number is kept, to be reported."""
+    if columns.value is None or columns.threshold is None or not schema[columns.value].is_numeric():
+        return pl.lit(True)
+    value = pl.col(columns.value).cast(pl.Float64)
+    return (value >= columns.threshold) | value.is_null() | ~value.is_finite()
 
 
-def _refuse_mixed_ids(paths: list[Path], scan: pl.LazyFrame, columns: Columns) -> None:
-    """Polars reads a JSON column of numbers and words as words, which would make one id of 1 and "1"."""
-    for name in (columns.user, columns.item):
-        if scan.collect_schema()[name] == pl.String:
-            exact = [escape(str(path)) for path in paths]
-            as_numbers = pl.scan_ndjson(exact, schema_overrides={name: pl.Float64}, ignore_errors=True)
-            if as_numbers.select(pl.col(name).count()).collect().item():
-                raise InvalidInput(f"ids of one type in {name!r}", "numbers and words", "Write them all as text")
+def refuse_text_options(context: str, form: TextFormat) -> None:
+    """Refuse options of text files where they would be ignored."""
+    for name in ("separator", "encoding", "columns"):
+        if getattr(form, name) is not None:
+            raise InvalidInput(f"no {name} with {context}", f"{name}={getattr(form, name)!r}", "Leave it out")
 
 
-def _wanted(scan: pl.LazyFrame, columns: Columns) -> pl.LazyFrame:
-    """Only the named columns, and only the rows at or above the threshold; a value that is no number stays, to be reported."""
-    events = scan.select(list(dict.fromkeys(columns.needed)))
-    events = events.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines
-    if columns.value is None or columns.threshold is None:
-        return events
-    value = pl.col(columns.value)
-    if events.collect_schema()[columns.value] == pl.String:
-        value = value.cast(pl.Float64, strict=False)
-    elif not events.collect_schema()[columns.value].is_numeric():
-        return events
-    return events.filter((value >= columns.threshold) | value.is_null() | ~value.is_finite())
+def translate_read_errors(source: str | Path, suffix: str, job: Callable[[], T]) -> T:
+    """Run a job; errors of Polars and of the file system, and panics of Polars, become `InvalidInput`."""
+    try:
+        return job()
+    except GramianError:
+        raise
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, UnicodeError, zlib.error) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    raise InvalidInput(f"a readable {suffix} file at {source}", reason, "Repair the file, or write it again")
 
 
-def _typed(table: dict[str, pl.Series], columns: Columns) -> dict[str, pl.Series]:
-    typed = {name: _integers(table[name]) for name in (columns.user, columns.item)}
-    if columns.value is not None:
-        typed[columns.value] = _floats(table[columns.value])
-    if columns.time is not None:
-        whole = _integers(table[columns.time])
-        typed[columns.time] = _floats(whole) if whole.dtype == pl.String else whole
-    return table | typed
+def read_items(
+    source: str | Path,
+    item: str | None = None,
+    title: str | None = None,
+    tags: str | None = None,
+    tag_separator: str = "|",
+    encoding: str | None = None,
+) -> Catalog:
+    """Read a table with one item per row: its id, its title, and its tags if a column of tags is named.
 
+    Parameters
+    ----------
+    source
+        A file, glob, folder or address, as in `read`.
+    item, title, tags
+        Names of columns. Left out, common names of item ids are tried, and `title`.
+    tag_separator, encoding
+        As in `read`.
 
-def _integers(column: pl.Series) -> pl.Series:
-    """Integers where all of the text is the text of integers."""
-    numbers = column.cast(pl.Int64, strict=False)
-    return numbers if numbers.cast(pl.String).eq_missing(column).all() else column
+    Returns
+    -------
+    Catalog
+    """
 
+    def choose(names: list[str]) -> Columns:
+        ids = item or guess_name(names, ITEM_NAMES)
+        titles = title or (None if tags and "title" not in names else "title")
+        for name in (ids, titles, tags):
+            if name is not None and names.count(name) != 1:
+                do = "Name the columns with item=..., title=... and tags=..."
+                raise InvalidInput(f"a column named {name!r} in {source}", f"columns {', '.join(names)}", do)
+        return Columns(user=ids, item=ids, value=None, threshold=None, time=None, title=titles, tags=tags)
 
-def _floats(column: pl.Series) -> pl.Series:
-    """Numbers where all of the text is numbers."""
-    numbers = column.cast(pl.Float64, strict=False)
-    return numbers if numbers.null_count() == column.null_count() else column
+    sources = find_sources(source)
+
+    def read_columns() -> tuple[dict[str, pl.Series], Columns]:
+        if sources[0].format in TEXT_FORMATS:
+            table = read_text_table(sources, TextFormat(encoding=encoding), choose)
+            return table.series(), table.roles
+        scan = scan_parquet(sources) if sources[0].format == ".parquet" else scan_json_lines(sources, encoding)
+        columns = choose(scan.collect_schema().names())
+        return scan.select(columns.distinct).collect().to_dict(), columns
+
+    values, columns = translate_read_errors(source, sources[0].format, read_columns)
+    codes, index = factorize(values[columns.item])
+    catalog, rows = Catalog(index), index[codes]
+    if columns.title:
+        pairs = zip(rows, values[columns.title].to_list(), strict=True)
+        catalog = catalog.with_titles({item_id: text for item_id, text in pairs if text is not None})
+    if columns.tags:
+        pairs = zip(rows, values[columns.tags].to_list(), strict=True)
+        catalog = catalog.with_tags({item_id: words for item_id, words in pairs if words is not None}, tag_separator)
+    return catalog

@@ -1,4 +1,4 @@
-"""Ranking metrics from lists, per user. Every item is ranked; a list shorter than k simply has fewer hits.
+"""Ranking metrics from lists. Every item is ranked; a list shorter than k simply has fewer hits.
 
 precision@k       hits / k
 recall@k          hits / |targets|
@@ -15,113 +15,210 @@ coverage@k        share of the catalog that appears in anybody's list (one numbe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit, prange
 
+from gramian.core.registry import METRICS, Registry, register
+from gramian.data.catalog import Catalog
 from gramian.errors import InvalidInput
+from gramian.validation import require_whole_number
+
+DEFAULT_METRICS = ("ndcg@20", "recall@20")
+DEFAULT_CUTOFF = 20  # k of a metric function without an attribute `k`
 
 
 @dataclass(frozen=True)
-class Lists:
-    """Recommended columns (users × K, best first, −1 where a list has ended), and what they are judged by."""
+class RankedLists:
+    """Recommended lists and what they are measured by.
+
+    Parameters
+    ----------
+    columns
+        Users × K recommended columns, best first, −1 where a list has ended.
+    hits
+        Users × K, whether the item at that rank is a target.
+    n_targets
+        The number of targets of each user.
+    catalog
+        The items, with their popularity in training.
+    n_train_users
+        The number of training users.
+    """
 
     columns: np.ndarray
-    hits: np.ndarray  # users × K, whether the item at that rank is a target
+    hits: np.ndarray
     n_targets: np.ndarray
-    popularity: np.ndarray  # training users per item
+    catalog: Catalog
     n_train_users: int
 
     def n_hits(self, k: int) -> np.ndarray:
+        """Return the number of hits in each list's first k."""
         return np.asarray(self.hits[:, :k].sum(axis=1))
 
-    def cap(self, k: int) -> np.ndarray:
-        """The most hits a list of k can have."""
+    def max_hits(self, k: int) -> np.ndarray:
+        """Return the most hits that a list of k can have."""
         return np.minimum(self.n_targets, k)
 
-    def mean_of(self, k: int, of_item: np.ndarray) -> np.ndarray:
-        """The mean of an item's property over each list's first k."""
+    def mean_over_items(self, k: int, values: np.ndarray) -> np.ndarray:
+        """Return the mean of a value per item over each list's first k."""
         shown = self.columns[:, :k]
-        total = np.sum(of_item[shown], axis=1, where=shown >= 0)
+        total = np.sum(values[shown], axis=1, where=shown >= 0)
         return total / np.maximum(np.sum(shown >= 0, axis=1), 1)
 
 
-def precision(lists: Lists, k: int) -> np.ndarray:
+Compute = Callable[[RankedLists, int], Any]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric with its cut-off k, as in 'ndcg@20'.
+
+    Parameters
+    ----------
+    name
+        The name before the @. A registered metric is found by it.
+    compute
+        A function of `RankedLists` and k that returns one value per user, or a single number with `per_user=False`.
+    k
+        The cut-off.
+    needs
+        What it looks at: "hits", "popularity" or both.
+    per_user
+        Whether it has a value for each user, so that it can be tuned for and compared in pairs.
+    """
+
+    registry: ClassVar[Registry[Metric]] = METRICS
+
+    name: str
+    compute: Compute
+    k: int = DEFAULT_CUTOFF
+    needs: frozenset[str] = frozenset({"hits"})
+    per_user: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.k}"
+
+    def __call__(self, lists: RankedLists) -> Any:
+        """Return the value of each user, or the single value of all lists."""
+        return self.compute(lists, self.k)
+
+    def at(self, k: int) -> Metric:
+        """Return the metric with another cut-off."""
+        return replace(self, k=require_whole_number("k", k))
+
+
+MetricLike = str | Metric | Compute
+
+
+def parse_metric(metric: MetricLike) -> Metric:
+    """Return a metric from 'ndcg@20', a `Metric`, or a function of `RankedLists` and k."""
+    if isinstance(metric, Metric):
+        return metric
+    if callable(metric):
+        return Metric(getattr(metric, "__name__", type(metric).__name__), metric, getattr(metric, "k", DEFAULT_CUTOFF))
+    match = re.fullmatch(r"([A-Za-z_][A-Za-z_0-9]*)@([1-9][0-9]*)", metric) if isinstance(metric, str) else None
+    if not match:
+        raise InvalidInput(f"a metric like ndcg@20, with one of {', '.join(METRICS)}", repr(metric), "Write it as name@k")
+    registered: Metric = METRICS.find(match[1])
+    return registered.at(int(match[2]))
+
+
+def parse_metrics(metrics: Iterable[MetricLike]) -> list[Metric]:
+    """Return metrics from names, `Metric` objects or functions; at least one."""
+    if isinstance(metrics, str) or not isinstance(metrics, Iterable):
+        raise InvalidInput("a list of metrics", repr(metrics), f"Pass [{metrics!r}]")
+    parsed = {str(metric): metric for metric in map(parse_metric, metrics)}
+    if not parsed:
+        raise InvalidInput("at least one metric", "none", f"Pass {list(DEFAULT_METRICS)}")
+    return list(parsed.values())
+
+
+def largest_cutoff(metrics: Sequence[Metric]) -> int:
+    """Return the length of the lists that these metrics need."""
+    return max(metric.k for metric in metrics)
+
+
+def precision(lists: RankedLists, k: int) -> np.ndarray:
+    """Return hits / k."""
     return lists.n_hits(k) / k
 
 
-def recall(lists: Lists, k: int) -> np.ndarray:
+def recall(lists: RankedLists, k: int) -> np.ndarray:
+    """Return hits / |targets|."""
     return lists.n_hits(k) / lists.n_targets
 
 
-def capped_recall(lists: Lists, k: int) -> np.ndarray:
-    return lists.n_hits(k) / lists.cap(k)
+def capped_recall(lists: RankedLists, k: int) -> np.ndarray:
+    """Return hits / min(k, |targets|)."""
+    return lists.n_hits(k) / lists.max_hits(k)
 
 
-def hit_rate(lists: Lists, k: int) -> np.ndarray:
+def hit_rate(lists: RankedLists, k: int) -> np.ndarray:
+    """Return 1 where there is a hit."""
     return np.where(lists.n_hits(k) > 0, 1.0, 0.0)
 
 
-def mrr(lists: Lists, k: int) -> np.ndarray:
+def mrr(lists: RankedLists, k: int) -> np.ndarray:
+    """Return 1 / the rank of the first hit."""
     hits = lists.hits[:, :k]
     return hits.any(axis=1) / (hits.argmax(axis=1) + 1.0)
 
 
-def average_precision(lists: Lists, k: int) -> np.ndarray:
+def average_precision(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the sum over hits of the precision at their rank, / min(k, |targets|)."""
     hits = lists.hits[:, :k]
     precisions = np.cumsum(hits, axis=1) / np.arange(1, hits.shape[1] + 1)
-    return (precisions * hits).sum(axis=1) / lists.cap(k)
+    return (precisions * hits).sum(axis=1) / lists.max_hits(k)
 
 
-def ndcg(lists: Lists, k: int) -> np.ndarray:
+def ndcg(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the discounted gain of the hits, / that of a perfect list."""
     hits = lists.hits[:, :k]
-    discount = 1 / np.log2(np.arange(2, max(hits.shape[1], lists.cap(k).max(initial=0)) + 2))
+    discount = 1 / np.log2(np.arange(2, max(hits.shape[1], lists.max_hits(k).max(initial=0)) + 2))
     ideal = np.concatenate([[0.0], np.cumsum(discount)])
-    return (hits @ discount[: hits.shape[1]]) / ideal[lists.cap(k)]
+    return (hits @ discount[: hits.shape[1]]) / ideal[lists.max_hits(k)]
 
 
-def novelty(lists: Lists, k: int) -> np.ndarray:
-    return lists.mean_of(k, -np.log2((lists.popularity + 1) / (lists.n_train_users + 1)))
+def novelty(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the mean self-information of the listed items."""
+    return lists.mean_over_items(k, -np.log2((lists.catalog.popularity + 1) / (lists.n_train_users + 1)))
 
 
-def popularity(lists: Lists, k: int) -> np.ndarray:
-    return lists.mean_of(k, lists.popularity)
+def mean_popularity(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the mean popularity of the listed items."""
+    return lists.mean_over_items(k, lists.catalog.popularity)
 
 
-def coverage(lists: Lists, k: int) -> float:
+def coverage(lists: RankedLists, k: int) -> float:
+    """Return the share of the catalog that appears in anybody's list."""
     shown = lists.columns[:, :k]
-    return len(np.unique(shown[shown >= 0])) / len(lists.popularity)
+    return len(np.unique(shown[shown >= 0])) / len(lists.catalog)
 
 
-METRICS: dict[str, Callable[[Lists, int], np.ndarray]] = {
-    "precision": precision,
-    "recall": recall,
-    "capped_recall": capped_recall,
-    "hit_rate": hit_rate,
-    "mrr": mrr,
-    "map": average_precision,
-    "ndcg": ndcg,
-    "novelty": novelty,
-    "popularity": popularity,
-}
-CATALOG_METRICS: dict[str, Callable[[Lists, int], float]] = {"coverage": coverage}
-
-
-def parse(metric: str) -> tuple[str, int]:
-    """'ndcg@20' → ('ndcg', 20)."""
-    found = re.fullmatch(r"([a-z_]+)@([1-9][0-9]*)", metric) if isinstance(metric, str) else None
-    if not found or found[1] not in METRICS | CATALOG_METRICS:
-        raise InvalidInput(
-            f"a metric like ndcg@20, with one of {', '.join([*METRICS, *CATALOG_METRICS])}", repr(metric), "Rename it"
-        )
-    return found[1], int(found[2])
+POPULARITY = frozenset({"popularity"})
+for metric in (
+    Metric("precision", precision),
+    Metric("recall", recall),
+    Metric("capped_recall", capped_recall),
+    Metric("hit_rate", hit_rate),
+    Metric("mrr", mrr),
+    Metric("map", average_precision),
+    Metric("ndcg", ndcg),
+    Metric("novelty", novelty, needs=POPULARITY),
+    Metric("popularity", mean_popularity, needs=POPULARITY),
+    Metric("coverage", coverage, needs=frozenset(), per_user=False),
+):
+    register(metric)
+del metric
 
 
 def find_hits(columns: np.ndarray, targets: sp.csr_array) -> np.ndarray:
-    """Whether each recommended column is among its user's targets."""
+    """Return whether each recommended column is among its user's targets."""
     hits = np.empty(columns.shape, np.bool_)
     mark_hits(hits, columns, targets.indptr.astype(np.int64), targets.indices)
     return hits

@@ -1,13 +1,13 @@
-"""Sparse regressions of every item on all others, from the Gram matrix alone.
+"""Elastic-net regressions of every item on all other items, from the Gram matrix S alone.
 
 For each item i, over w with w_i = 0:
 
     min ½ wᵀ S w − S_i · w + ½ l2·‖w‖² + l1·|w|₁
 
-by coordinate descent on the few coordinates that matter. A round solves for a small active set; one product with S then gives
-what every other item still has in common with the residual, and those that have more than l1 join. When none has, to a
-thousandth of l1 and a millionth of the items' sizes, the optimality conditions hold for all items: w is the solution, not an
-approximation by nearest neighbours.
+The solver is coordinate descent on an active set. A round solves for the coordinates in the set. One product with S then
+gives the gradient of every other coordinate. Those whose gradient exceeds l1 violate the optimality conditions and join the
+set. Rounds end when no coordinate violates the conditions, to a thousandth of l1 and a millionth of the items' norms. The
+conditions then hold for all items, so w is the exact solution and not an approximation by nearest neighbours.
 """
 
 from __future__ import annotations
@@ -18,109 +18,112 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit, prange
 
-from gramian.data.interactions import csr
 from gramian.errors import PrecisionWarning
-from gramian.linalg.leave_out import entry
-from gramian.linalg.product import panels
-from gramian.linalg.symmetric import Symmetric
-from gramian.linalg.topk import Best
-from gramian.progress import bar
+from gramian.linalg.product import inverse_panels
+from gramian.linalg.sparse import csr_from_sorted
+from gramian.linalg.symmetric import Symmetric, read_entry
+from gramian.linalg.topk import TopK
+from gramian.progress import progress_bar
 
-ITEMS = 2_048  # solved at once
-FIRST, MOST = 64, 512  # coordinates that may join in a round
-MORE, JOIN = 1.001, 1e-6  # a coordinate joins that is pulled by more than MORE·l1 and JOIN·(the sizes of both items)
-STILL = 1e-5  # change of a coordinate, relative to the item's size, at which a set is solved
-SWEEPS = 5_000  # over a set, at most
+TARGETS_PER_BATCH = 512  # items regressed at a time, which bounds the memory of active sets and panels
+FIRST_ROUND_JOINS = 64  # coordinates that may join an active set in the first round; doubled each round ...
+MAX_ROUND_JOINS = 512  # ... up to this many
+VIOLATION_MARGIN = 1.001  # a coordinate joins if its gradient exceeds this multiple of l1 by more than ...
+VIOLATION_TOLERANCE = 1e-6  # ... this multiple of ‖x_i‖ · √(‖x_j‖² + l2)
+CHANGE_TOLERANCE = 1e-5  # converged: no coordinate changes in a sweep by more than this multiple of ‖x_i‖ / √(‖x_j‖² + l2)
+MAX_SWEEPS = 5_000  # of coordinate descent over one active set
 
 
-def regressions(gram: Symmetric, l1: float, l2: float, non_negative: bool) -> sp.csr_array:
-    """W, with item i's coefficients in column i."""
+def elastic_net(gram: Symmetric, l1: float, l2: float, non_negative: bool) -> sp.csr_array:
+    """Solve the regressions of all items. Returns W, with the coefficients of item i's regression in column i."""
     n = gram.n
-    own = gram.diagonal()
-    parts = []
-    with bar("regressing", n) as advance:
-        for start in range(0, n, ITEMS):
-            items = np.arange(start, min(start + ITEMS, n))
-            parts.append(solved(gram, own, items, l1, l2, non_negative))
+    diagonal = gram.diagonal()
+    batches = []
+    with progress_bar("regressing", n) as advance:
+        for start in range(0, n, TARGETS_PER_BATCH):
+            items = np.arange(start, min(start + TARGETS_PER_BATCH, n))
+            batches.append(solve_batch(gram, diagonal, items, l1, l2, non_negative))
             advance(len(items))
-    return sp.csr_array(sp.vstack(parts).T.tocsr())
+    return sp.csr_array(sp.vstack(batches).T.tocsr())
 
 
-def solved(gram: Symmetric, own: np.ndarray, items: np.ndarray, l1: float, l2: float, non_negative: bool) -> sp.csr_array:
-    """The coefficients of these items, a row for each."""
-    n, kind = gram.n, gram.dtype
-    size_of = np.sqrt(own + l2)
-    scale = np.divide(1, size_of, out=np.zeros(n), where=size_of > 0).astype(kind)  # an item nobody has promises nothing
-    zero, everything = np.zeros(n, kind), np.ones(n, np.bool_)
-    members = items[:, None].astype(np.int32)  # of each active set; the item itself comes first, and stays 0
-    values = np.zeros(members.shape, kind)
-    todo, size = np.arange(len(items)), min(FIRST, n)
-    while len(todo):
-        row, at = np.nonzero(members[todo] >= 0)
-        columns = members[todo][row, at]
-        target = np.where(at == 0, 1, -values[todo][row, at]).astype(kind)
-        hidden = csr(row, columns, np.ones(len(row)), (len(todo), n))
+def solve_batch(
+    gram: Symmetric, diagonal: np.ndarray, items: np.ndarray, l1: float, l2: float, non_negative: bool
+) -> sp.csr_array:
+    """Solve the regressions of these items. Returns their coefficients, a row for each item."""
+    n, dtype = gram.n, gram.dtype
+    norms = np.sqrt(diagonal + l2)
+    scale = np.divide(1, norms, out=np.zeros(n), where=norms > 0).astype(dtype)  # 0 keeps items without interactions out
+    zeros, all_allowed = np.zeros(n, dtype), np.ones(n, np.bool_)
+    members = items[:, None].astype(np.int32)  # of each active set, −1 where empty; the item itself comes first and stays 0
+    values = np.zeros(members.shape, dtype)
+    active, n_joins = np.arange(len(items)), min(FIRST_ROUND_JOINS, n)  # regressions that are not yet solved
+    while len(active):
+        row, slot = np.nonzero(members[active] >= 0)
+        columns = members[active][row, slot]
+        residual = np.where(slot == 0, 1, -values[active][row, slot]).astype(dtype)  # e_i − w: S times it is −gradient
+        hidden = csr_from_sorted(row, columns, np.ones(len(row)), (len(active), n))
         hidden.sort_indices()
-        best = Best(len(todo), size, hidden, everything)
-        for first, panel in panels(csr(row, columns, target, (len(todo), n)), gram, scale, zero):
-            promise = panel if non_negative else np.abs(panel)
-            best.push(promise - kind.type(MORE * l1) * scale[first : first + panel.shape[1]], first)
-        found, scores = best.lists()
-        joins = scores > JOIN * np.sqrt(own[items[todo]])[:, None]
-        todo, new = todo[joins[:, 0]], np.where(joins, found, -1)[joins[:, 0]]
-        wider = np.full((len(items), new.shape[1]), -1, np.int32)
-        wider[todo] = new
-        members, values = np.hstack([members, wider]), np.hstack([values, np.zeros(wider.shape, kind)])
-        if not descend(members, values, todo, own, l1, l2, non_negative, gram.buffer, n, gram.width):
-            problem = f"A regression did not settle in {SWEEPS:,} sweeps, for an l2 of {l2:g}. Raise it."
+        violations = TopK(len(active), n_joins, hidden, all_allowed)
+        for first, panel in inverse_panels(csr_from_sorted(row, columns, residual, (len(active), n)), gram, scale, zeros):
+            size = panel if non_negative else np.abs(panel)
+            violations.push(size - dtype.type(VIOLATION_MARGIN * l1) * scale[first : first + panel.shape[1]], first)
+        candidates, excess = violations.lists()
+        joins = excess > VIOLATION_TOLERANCE * np.sqrt(diagonal[items[active]])[:, None]
+        active, joining = active[joins[:, 0]], np.where(joins, candidates, -1)[joins[:, 0]]
+        added = np.full((len(items), joining.shape[1]), -1, np.int32)
+        added[active] = joining
+        members, values = np.hstack([members, added]), np.hstack([values, np.zeros(added.shape, dtype)])
+        if not descend_coordinates(members, values, active, diagonal, l1, l2, non_negative, gram.buffer, n, gram.width):
+            problem = f"A regression did not converge in {MAX_SWEEPS:,} sweeps, for an l2 of {l2:g}. Raise it."
             warnings.warn(problem, PrecisionWarning, stacklevel=2)
-        size = min(2 * size, MOST, n)
-    row, at = np.nonzero(values)
-    return csr(row, members[row, at], values[row, at], (len(items), n))
+        n_joins = min(2 * n_joins, MAX_ROUND_JOINS, n)
+    row, slot = np.nonzero(values)
+    return csr_from_sorted(row, members[row, slot], values[row, slot], (len(items), n))
 
 
 @njit(parallel=True, cache=True)
-def descend(members, values, todo, own, l1, l2, non_negative, buffer, n, block):  # type: ignore[no-untyped-def]
-    # coordinate descent on the active set of each item, from where its weights are; whether all settled
-    settled = np.ones(len(todo), np.bool_)
-    for t in prange(len(todo)):
-        item = members[todo[t], 0]
-        places = np.flatnonzero(members[todo[t], 1:] >= 0) + 1
-        k = len(places)
-        A, gradient, w = np.empty((k, k)), np.empty(k), np.empty(k)
+def descend_coordinates(members, values, active, diagonal, l1, l2, non_negative, buffer, n, block):  # type: ignore[no-untyped-def]
+    # Coordinate descent on the active set of each regression, from its current coefficients. Returns whether all converged.
+    converged = np.ones(len(active), np.bool_)
+    for t in prange(len(active)):
+        item = members[active[t], 0]
+        slots = np.flatnonzero(members[active[t], 1:] >= 0) + 1
+        k = len(slots)
+        A, gradient, w = np.empty((k, k)), np.empty(k), np.empty(k)  # of S, in the active set; S_i − S w
         for a in range(k):
-            one = members[todo[t], places[a]]
-            w[a] = values[todo[t], places[a]]
-            gradient[a] = entry(item, one, buffer, n, block)
+            column = members[active[t], slots[a]]
+            w[a] = values[active[t], slots[a]]
+            gradient[a] = read_entry(item, column, buffer, n, block)
             for b in range(a, k):
-                A[a, b] = A[b, a] = entry(one, members[todo[t], places[b]], buffer, n, block)
+                A[a, b] = A[b, a] = read_entry(column, members[active[t], slots[b]], buffer, n, block)
         for a in range(k):
             if w[a] != 0:
                 gradient -= A[a] * w[a]
-        still = STILL * np.sqrt(own[item])
-        whole = True
-        for sweep in range(SWEEPS):
-            moved = 0.0
+        tolerance = CHANGE_TOLERANCE * np.sqrt(diagonal[item])
+        full_sweep = True  # else over the nonzero coordinates only
+        for sweep in range(MAX_SWEEPS):
+            change = 0.0
             for a in range(k):
-                if w[a] == 0 and not whole:
+                if w[a] == 0 and not full_sweep:
                     continue
-                pull = gradient[a] + A[a, a] * w[a]
+                correlation = gradient[a] + A[a, a] * w[a]  # with the residual, if this coordinate were 0
                 new = 0.0
-                if pull > l1:
-                    new = (pull - l1) / (A[a, a] + l2)
-                elif pull < -l1 and not non_negative:
-                    new = (pull + l1) / (A[a, a] + l2)
+                if correlation > l1:
+                    new = (correlation - l1) / (A[a, a] + l2)
+                elif correlation < -l1 and not non_negative:
+                    new = (correlation + l1) / (A[a, a] + l2)
                 if new != w[a]:
-                    moved = max(moved, abs(new - w[a]) * np.sqrt(A[a, a] + l2))
+                    change = max(change, abs(new - w[a]) * np.sqrt(A[a, a] + l2))
                     gradient -= A[a] * (new - w[a])
                     w[a] = new
-            if moved < still:
-                if whole:
+            if change < tolerance:
+                if full_sweep:
                     break
-                whole = True  # those at 0 have their turn
+                full_sweep = True  # the nonzero coordinates have converged: try those at 0 again
             else:
-                whole = False
-            settled[t] = sweep < SWEEPS - 1
+                full_sweep = False
+            converged[t] = sweep < MAX_SWEEPS - 1
         for a in range(k):
-            values[todo[t], places[a]] = w[a]
-    return settled.all()
+            values[active[t], slots[a]] = w[a]
+    return converged.all()

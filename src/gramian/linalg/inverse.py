@@ -1,13 +1,17 @@
 """The inverse of a symmetric positive definite matrix, in place on its stored half.
 
-One sweep over the block columns. Sweeping the block K turns
+The algorithm is one sweep over the block columns. Sweeping block K turns
 
     [ A_KK  A_Kr ]        [ −A_KK⁻¹          A_KK⁻¹ A_Kr             ]
     [ A_rK  A_rr ]  into  [ A_rK A_KK⁻¹      A_rr − A_rK A_KK⁻¹ A_Kr ]
 
-and sweeping every block once leaves −A⁻¹. With A_KK = R Rᵀ and E = A_rK R⁻ᵀ the update is A_rr − E Eᵀ: Cholesky's own, so the
-sweep is as stable as Cholesky followed by inversion, costs the same n³ operations, all but O(n²·width) of them in one
-matrix product per pair of blocks, and needs no more memory than one block column beside the matrix.
+and sweeping every block once leaves −A⁻¹. With the Cholesky factor A_KK = R Rᵀ and E = A_rK R⁻ᵀ, the update is A_rr − E Eᵀ,
+as in a block Cholesky factorization. The sweep is therefore as stable as Cholesky followed by inversion and costs the same n³
+operations. All but O(n²·width) of them are in one matrix product per pair of blocks. Beside the matrix it needs memory for
+one block column.
+
+Two measures make float32 safe. The matrix is first scaled to a unit diagonal. And before the sweep the matrix is
+multiplied by a few random vectors V, the probes; the finished inverse must map these products back to V.
 """
 
 from __future__ import annotations
@@ -23,23 +27,23 @@ from gramian.errors import Inaccurate
 from gramian.linalg.symmetric import Symmetric
 from gramian.progress import track
 
-PROBES = 4
-TOLERANCE = {np.dtype(np.float32): 2e-3, np.dtype(np.float64): 1e-6}
-REMEDY = "Raise l2 (or dropout), or use float64: dtype='float64' in fit or in Gram.of"
+N_PROBES = 4  # random vectors of the accuracy check
+TOLERANCE = {np.dtype(np.float32): 2e-3, np.dtype(np.float64): 1e-6}  # largest residual; probes have entries of about 1
+INACCURATE_REMEDY = "Raise l2 (or dropout), or use float64: dtype='float64' in fit or in Gram.of"
 
 
 def column_size(n: int, width: int) -> int:
-    """How many numbers a block column of the whole height holds."""
+    """The number of elements in a block column of full height."""
     return n * min(n, width)
 
 
 def pivot_size(n: int, width: int) -> int:
-    """How many numbers the sweep's few matrices of the size of a pivot hold."""
+    """The number of elements in the sweep's temporary matrices of the size of a pivot block."""
     return 6 * min(n, width) ** 2
 
 
-class Operator(Protocol):
-    """A symmetric matrix, however it is held."""
+class SymmetricOperator(Protocol):
+    """A symmetric n × n matrix that can be multiplied by, however it is stored."""
 
     @property
     def n(self) -> int: ...
@@ -51,10 +55,10 @@ class Operator(Protocol):
 
 
 class Sweep:
-    """A sweep and how far it has come, here in memory. `Scratch` keeps one in files, so that it survives the process.
+    """The state of a sweep, held in memory. `ResumableSweep` holds it in a file.
 
-    A step sweeps one block column: its `column` and `root` are prepared, then every block is changed, then the step is
-    finished from `spare`. One more step, after all block columns, brings the result to its scale.
+    A step sweeps one block column in three stages: it computes `column` and `inverse_factor`, updates every other block, and
+    writes the swept block column back from `workspace`. One last step, after all block columns, undoes the scaling.
     """
 
     step = 0
@@ -62,102 +66,109 @@ class Sweep:
     def __init__(self, matrix: Symmetric) -> None:
         width = min(matrix.n, matrix.width)
         self.matrix = matrix
-        self.column = np.empty(column_size(matrix.n, matrix.width), matrix.dtype)
-        self.spare = self.column  # when nobody resumes, the column itself may be overwritten
-        self.root = np.empty((width, width), matrix.dtype, order="F")
+        self.column = np.empty(column_size(matrix.n, matrix.width), matrix.dtype)  # E
+        self.workspace = self.column  # may be the same memory, as this sweep is never resumed
+        self.inverse_factor = np.empty((width, width), matrix.dtype, order="F")  # R⁻¹
 
     def must_prepare(self) -> bool:
+        """Whether `column` and `inverse_factor` of this step are still to be computed."""
         return True
 
-    def prepared(self) -> None:
-        """The column and the root of this step are there."""
+    def mark_prepared(self) -> None:
+        """Record that `column` and `inverse_factor` of this step are complete."""
 
-    def blocks(self) -> Iterator[tuple[int, int, np.ndarray]]:
-        """The blocks that this step has yet to change."""
+    def pending_blocks(self) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yield the blocks that this step has not updated yet, as `Symmetric.blocks` does."""
         return self.matrix.blocks()
 
-    def finished(self) -> None:
+    def mark_finished(self) -> None:
+        """Record that this step is complete."""
         self.step += 1
 
 
 def invert(matrix: Symmetric) -> None:
-    """Replace a positive definite matrix by its inverse."""
-    by, image = begin(matrix)
-    sweep = Sweep(matrix)
-    run(sweep, by)
-    check(matrix, by, image)
+    """Replace a positive definite matrix by its inverse. Raises `Inaccurate` if rounding spoils it."""
+    scale, image = scale_and_probe(matrix)
+    sweep_blocks(Sweep(matrix), scale)
+    check_inverse(matrix, scale, image)
 
 
-def begin(matrix: Symmetric) -> tuple[np.ndarray, np.ndarray]:
-    """Scale A to a unit diagonal, which makes float32 go furthest: the scale, and the image A(scale · V) of a probe V."""
+def scale_and_probe(matrix: Symmetric) -> tuple[np.ndarray, np.ndarray]:
+    """Scale A in place to a unit diagonal. Returns the scale and image = A · diag(scale) · V, with the A before scaling."""
     diagonal = matrix.diagonal()
     if not (np.isfinite(diagonal).all() and (diagonal > 0).all()):
-        raise Inaccurate("a positive diagonal", f"{diagonal.min():.3g} at item {int(diagonal.argmin())}", REMEDY)
-    by = (1 / np.sqrt(diagonal)).astype(matrix.dtype)
-    matrix.scale(by)
-    return by, (matrix @ probe(matrix)) / by[:, None]
+        smallest = f"{diagonal.min():.3g} at item {int(diagonal.argmin())}"
+        raise Inaccurate("a positive diagonal", smallest, INACCURATE_REMEDY)
+    scale = (1 / np.sqrt(diagonal)).astype(matrix.dtype)
+    matrix.scale(scale)
+    return scale, (matrix @ draw_probes(matrix)) / scale[:, None]
 
 
-def probe(matrix: Operator) -> np.ndarray:
-    """A few normal vectors."""
-    return np.random.default_rng(0).standard_normal((matrix.n, PROBES)).astype(matrix.dtype)
+def draw_probes(matrix: SymmetricOperator) -> np.ndarray:
+    """Draw V: n × N_PROBES standard normal numbers, the same for every matrix of that size."""
+    return np.random.default_rng(0).standard_normal((matrix.n, N_PROBES)).astype(matrix.dtype)
 
 
-def residual(inverse: Operator, by: np.ndarray, image: np.ndarray) -> float:
-    """The worst entry of A⁻¹ · image / scale − V, so that no corner hides."""
-    return float(np.abs((inverse @ image) / by[:, None] - probe(inverse)).max())
+def measure_residual(inverse: SymmetricOperator, scale: np.ndarray, image: np.ndarray) -> float:
+    """The largest entry of |diag(scale)⁻¹ · A⁻¹ · image − V|. A maximum, so that no single bad item is averaged away."""
+    return float(np.abs((inverse @ image) / scale[:, None] - draw_probes(inverse)).max())
 
 
-def check(inverse: Symmetric, by: np.ndarray, image: np.ndarray) -> None:
-    """Raise `Inaccurate` rather than leave a poor inverse."""
-    error, allowed = residual(inverse, by, image), TOLERANCE[inverse.dtype]
-    if not error < allowed:
-        raise Inaccurate(f"an inverse with residuals below {allowed:g}", f"{error:.2g} in {inverse.dtype}", REMEDY)
+def check_inverse(inverse: Symmetric, scale: np.ndarray, image: np.ndarray) -> None:
+    """Raise `Inaccurate` if the residual exceeds `TOLERANCE`. `scale` and `image` come from `scale_and_probe`."""
+    residual, allowed = measure_residual(inverse, scale, image), TOLERANCE[inverse.dtype]
+    if not residual < allowed:
+        expected = f"an inverse with residuals below {allowed:g}"
+        raise Inaccurate(expected, f"{residual:.2g} in {inverse.dtype}", INACCURATE_REMEDY)
 
 
-def drift(inverse: Operator, x: sp.csr_array, s: np.ndarray, penalty: np.ndarray) -> float:
-    """The residual of an inverse of XᵀX + dMat(penalty), by the sparse X: no Gram matrix is needed."""
-    by = 1 / np.sqrt(s + penalty)
-    scaled = by[:, None] * probe(inverse)
+def inverse_residual(inverse: SymmetricOperator, x: sp.csr_array, s: np.ndarray, penalty: np.ndarray) -> float:
+    """The residual of an inverse of XᵀX + diag(penalty), computed from the sparse X without forming the Gram matrix.
+
+    `s` is the diagonal of XᵀX.
+    """
+    scale = 1 / np.sqrt(s + penalty)
+    scaled = scale[:, None] * draw_probes(inverse)
     image = x.T @ (x @ scaled) + penalty[:, None] * scaled
-    return residual(inverse, by, image.astype(inverse.dtype))
+    return measure_residual(inverse, scale, image.astype(inverse.dtype))
 
 
-def run(sweep: Sweep, by: np.ndarray) -> None:
-    """Replace a positive definite matrix by its inverse, from wherever the sweep stands, and bring that to its scale."""
+def sweep_blocks(sweep: Sweep, scale: np.ndarray) -> None:
+    """Run a sweep from its current step to the end, which replaces the scaled matrix by the inverse of the original one."""
     matrix = sweep.matrix
     potrf, trtri, lauum = get_lapack_funcs(("potrf", "trtri", "lauum"), dtype=matrix.dtype)
     trmm, gemm = get_blas_funcs(("trmm", "gemm"), dtype=matrix.dtype)
     for first, last in track(matrix.spans()[sweep.step :], "inverting"):
-        shape = matrix.n, last - first
-        column, spare = (part[: shape[0] * shape[1]].reshape(shape) for part in (sweep.column, sweep.spare))
-        root = sweep.root[: last - first, : last - first]
+        width = last - first
+        column, workspace = (flat[: matrix.n * width].reshape(matrix.n, width) for flat in (sweep.column, sweep.workspace))
+        inverse_factor = sweep.inverse_factor[:width, :width]
         if sweep.must_prepare():
-            for at, end, block in matrix.blocks():
-                if at < first:
-                    column[at:end] = block[first - at : last - at].T
-            column[first:] = matrix.block(first, last)  # A_rK, the whole height
+            for start, stop, block in matrix.blocks():
+                if start < first:
+                    column[start:stop] = block[first - start : last - start].T
+            column[first:] = matrix.block(first, last)  # A_rK, at full height
             factor, failed = potrf(column[first:last], lower=1)
             if failed:
-                raise Inaccurate("a positive definite matrix", f"a pivot not above 0 at item {first + failed - 1}", REMEDY)
-            root[:], _ = trtri(factor, lower=1, overwrite_c=1)
+                pivot = f"a pivot not above 0 at item {first + failed - 1}"
+                raise Inaccurate("a positive definite matrix", pivot, INACCURATE_REMEDY)
+            inverse_factor[:], _ = trtri(factor, lower=1, overwrite_c=1)
             column[first:last] = 0
-            trmm(1, root, column.T, lower=1, overwrite_b=1)  # E = A_rK R⁻ᵀ
-            sweep.prepared()
-        for at, end, block in sweep.blocks():
-            if at != first:
-                gemm(-1, column[at:].T, column[at:end].T, beta=1, c=block, trans_a=1, overwrite_c=1)
-        if sweep.spare is not sweep.column:
-            spare[:] = column
-        trmm(1, root, spare.T, lower=1, trans_a=1, overwrite_b=1)  # E R⁻¹ = A_rK A_KK⁻¹
-        pivot = np.tril(lauum(root, lower=1)[0])
-        spare[first:last] = -(pivot + np.tril(pivot, -1).T)
-        for at, end, block in matrix.blocks():
-            if at < first:
-                block[first - at : last - at] = spare[at:end].T
-        matrix.block(first, last)[:] = spare[first:]
-        sweep.finished()
-    for first, last, block in sweep.blocks():
-        block *= -by[first:last]
-        block *= by[first:, None]
-    sweep.finished()
+            trmm(1, inverse_factor, column.T, lower=1, overwrite_b=1)  # E = A_rK R⁻ᵀ
+            sweep.mark_prepared()
+        for start, stop, block in sweep.pending_blocks():
+            if start != first:
+                gemm(-1, column[start:].T, column[start:stop].T, beta=1, c=block, trans_a=1, overwrite_c=1)
+        if sweep.workspace is not sweep.column:
+            workspace[:] = column
+        trmm(1, inverse_factor, workspace.T, lower=1, trans_a=1, overwrite_b=1)  # E R⁻¹ = A_rK A_KK⁻¹
+        lower = np.tril(lauum(inverse_factor, lower=1)[0])  # of A_KK⁻¹ = R⁻ᵀ R⁻¹
+        workspace[first:last] = -(lower + np.tril(lower, -1).T)
+        for start, stop, block in matrix.blocks():
+            if start < first:
+                block[first - start : last - start] = workspace[start:stop].T
+        matrix.block(first, last)[:] = workspace[first:]
+        sweep.mark_finished()
+    for first, last, block in sweep.pending_blocks():
+        block *= -scale[first:last]
+        block *= scale[first:, None]
+    sweep.mark_finished()

@@ -1,40 +1,82 @@
-"""Count the bytes before allocating them."""
+"""Memory checks: compare the bytes an allocation needs with what is available, before allocating."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from gramian.errors import NotEnoughMemory
 
-CGROUP = Path("/sys/fs/cgroup")  # the limit of a Linux container, which the machine's own figures do not show
+# The memory limits of Linux containers, which the figures of the host do not show.
+CGROUP = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")  # a line for each hierarchy: number, controllers, path, separated by colons
+# Files with the limit and the usage, and the key in memory.stat of cached files, which count as used but are dropped first.
+V2_FILES = ("memory.max", "memory.current", "inactive_file")
+V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
 
-def available() -> int:
-    """Bytes this process can still have."""
+def available_bytes() -> int:
+    """Bytes that this process can still allocate, within its address space and the limits of its containers."""
     free = int(psutil.virtual_memory().available)
+    return max(0, min([free, *address_space_bytes(), *container_bytes()]))
+
+
+def address_space_bytes() -> Iterator[int]:
+    """Yield what is left of the limit on this process's address space (`ulimit -v`), if it has one."""
+    with suppress(ImportError):  # no such limits on Windows
+        import resource  # noqa: PLC0415
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY:
+            yield limit - int(psutil.Process().memory_info().vms)
+
+
+def container_bytes() -> Iterator[int]:
+    """Yield what is left in each control group of this process, and in those around it, of version 1 and 2."""
     try:
-        limit, used = ((CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
-        return min(free, int(limit) - int(used)) if limit != "max" else free
+        hierarchies = [line.split(":", 2) for line in OWN_CGROUPS.read_text().splitlines()]
     except OSError:
-        return free
+        return
+    for _, controllers, path in hierarchies:
+        if controllers == "":
+            roots, files = [CGROUP, CGROUP / "unified"], V2_FILES
+        elif "memory" in controllers.split(","):
+            roots, files = [CGROUP / "memory"], V1_FILES
+        else:
+            continue
+        for root in roots:
+            group = root / path.lstrip("/")
+            for folder in (group, *group.parents):
+                if folder.is_relative_to(root):
+                    yield from _group_bytes(folder, *files)
 
 
-def held_in_memory(folder: Path) -> bool:
-    """Whether a folder's files take up memory, as those of /dev/shm do."""
-    place = str(folder.absolute())
-    mounts = {m.mountpoint.rstrip("/"): m.fstype for m in psutil.disk_partitions(all=True)}
-    inside = [mount for mount in mounts if place == mount or place.startswith(mount + "/")]
-    return bool(inside) and mounts[max(inside, key=len)] in {"tmpfs", "ramfs"}
+def _group_bytes(folder: Path, limit: str, usage: str, cache: str) -> Iterator[int]:
+    """Yield what is left in a control group. Nothing if it has no limit, or is not visible from inside a container."""
+    with suppress(OSError, ValueError, KeyError):  # the limit may be "max"
+        free = int((folder / limit).read_text()) - int((folder / usage).read_text())
+        statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        yield free + int(statistics[cache])
 
 
-def require(n_bytes: int, what: str, do: str) -> None:
-    """Refuse, with the numbers, what cannot fit."""
-    free = available()
+def is_memory_backed(folder: Path) -> bool:
+    """Whether files in the folder occupy memory, as in /dev/shm."""
+    path = str(folder.absolute())
+    fstypes = {mount.mountpoint.rstrip("/"): mount.fstype for mount in psutil.disk_partitions(all=True)}
+    enclosing = [mountpoint for mountpoint in fstypes if path == mountpoint or path.startswith(mountpoint + "/")]
+    return bool(enclosing) and fstypes[max(enclosing, key=len)] in {"tmpfs", "ramfs"}
+
+
+def require_memory(n_bytes: int, what: str, do: str) -> None:
+    """Raise `NotEnoughMemory`, with both sizes, if `n_bytes` for `what` are not available; `do` says what to try instead."""
+    free = available_bytes()
     if n_bytes > free:
-        raise NotEnoughMemory(f"{readable(n_bytes)} of free memory for {what}", f"{readable(free)} free", do)
+        raise NotEnoughMemory(f"{format_bytes(n_bytes)} of free memory for {what}", f"{format_bytes(free)} free", do)
 
 
-def readable(n_bytes: float) -> str:
+def format_bytes(n_bytes: float) -> str:
+    """Format a size with three significant digits and a decimal unit, such as "1.5 kB"."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):
         if n_bytes < 999.5 or unit == "TB":
             break

@@ -1,4 +1,4 @@
-"""Ask for memory before it is needed. Rows gathered in no order are each a wait for the memory, unless asked for ahead."""
+"""Software prefetching for Numba kernels that gather rows in random order, where each row would otherwise be a cache miss."""
 
 from typing import Any
 
@@ -7,36 +7,37 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-AHEAD = 8  # rows
-LINE = 64  # bytes of a cache line
+PREFETCH_ROWS = 8  # rows ahead; measured on half steps of ALS, see benchmarks/README.md
+CACHE_LINE_BYTES = 64  # on x86-64 and most ARM cores
 
 
 @intrinsic
-def fetch(typing_context: Any, array: Any, at: Any) -> Any:
-    """Ask for the cache line that holds a contiguous array's entry number `at`. A hint: it changes nothing."""
+def prefetch_line(typing_context: Any, array: Any, index: Any) -> Any:
+    """Prefetch the cache line that holds `index` of a contiguous array. Only a hint: no result depends on it."""
 
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         start = context.make_array(signature.args[0])(context, builder, args[0]).data
-        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        read, keep, data = number(0), number(3), number(1)
-        builder.call(prefetch, [builder.bitcast(builder.gep(start, [args[1]]), pointer), read, keep, data])
+        pointer, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        function_type = ir.FunctionType(ir.VoidType(), [pointer, int32, int32, int32])
+        prefetch = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
+        read, high_locality, data_cache = int32(0), int32(3), int32(1)
+        address = builder.bitcast(builder.gep(start, [args[1]]), pointer)
+        builder.call(prefetch, [address, read, high_locality, data_cache])
         return context.get_dummy_value()
 
-    return types.void(array, types.int64), code
+    return types.void(array, types.int64), generate
 
 
 @njit(inline="always")
-def fetch_row(array, row):  # type: ignore[no-untyped-def]
-    # row of a contiguous array of two dimensions
+def prefetch_row(array, row):  # type: ignore[no-untyped-def]
+    # all cache lines of one row of a contiguous matrix
     width = array.shape[1]
-    for at in range(0, width, LINE // array.itemsize):
-        fetch(array, row * width + at)  # type: ignore[call-arg]
+    for column in range(0, width, CACHE_LINE_BYTES // array.itemsize):
+        prefetch_line(array, row * width + column)  # type: ignore[call-arg]
 
 
 @njit(inline="always")
-def look_ahead(array, indices, p, stop):  # type: ignore[no-untyped-def]
-    # ask for the row that will be needed in a few steps
-    if p + AHEAD < stop:
-        fetch_row(array, indices[p + AHEAD])
+def prefetch_ahead(array, indices, p, stop):  # type: ignore[no-untyped-def]
+    # the row that indices[p + PREFETCH_ROWS] will ask for, if that is before `stop`
+    if p + PREFETCH_ROWS < stop:
+        prefetch_row(array, indices[p + PREFETCH_ROWS])

@@ -1,7 +1,8 @@
-"""A symmetric n × n matrix, half of it stored: the lower half in block columns, 2n² bytes in float32.
+"""A symmetric n × n matrix of which only the lower half is stored, in block columns: about 2n² bytes in float32.
 
-Block column J covers the columns [first, last) and the rows from `first` down. It is one contiguous Fortran array, so BLAS
-works on it in place, a column's lower part is one run of memory, and no index ever counts n² elements:
+Block column J covers the columns [first, last) and the rows from `first` down. It is one contiguous array in Fortran order,
+so BLAS works on it in place, the lower part of a column is contiguous, and no block has more than n · width elements, so the
+32-bit integers of BLAS suffice:
 
     J = 0   1   2
     ┌───┐
@@ -18,38 +19,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from numba import njit
 from numba.extending import register_jitable
 
 from gramian.errors import DamagedFile, InvalidInput
-from gramian.linalg.memory import readable, require
+from gramian.linalg.memory import format_bytes, require_memory
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
-PANEL = 64  # columns scored at a time; divides a block's width, so that a panel lies in one block
-WIDTH = 512  # columns in a block: see benchmarks/README.md
+PANEL = 64  # columns scored at a time: 256 bytes of a row in float32; divides the block width, so a panel lies in one block
+BLOCK_WIDTH = 512  # columns in a block; the fastest inverse from 8,192 items on, see benchmarks/README.md
+MAX_BLOCK_WIDTH = 1 << 20  # of a saved matrix; kernels count in 64 bits
 
 
 class Symmetric:
     """The lower half of a symmetric matrix in one flat buffer of block columns."""
 
-    def __init__(self, n: int, buffer: np.ndarray, width: int = WIDTH) -> None:
+    def __init__(self, n: int, buffer: np.ndarray, width: int = BLOCK_WIDTH) -> None:
         self.n, self.buffer, self.width = n, buffer, width
 
     @staticmethod
-    def empty(n: int, dtype: type = np.float32, width: int = WIDTH) -> Symmetric:
-        """An uninitialised matrix, refused before allocation when it cannot fit."""
-        n_bytes = size(n, width) * np.dtype(dtype).itemsize
-        require(n_bytes, f"half of a {n:,} × {n:,} matrix", "Keep fewer items (k_core) or use a machine with more memory")
-        return Symmetric(n, np.empty(size(n, width), dtype), width)
+    def empty(n: int, dtype: type = np.float32, width: int = BLOCK_WIDTH) -> Symmetric:
+        """Allocate an uninitialised matrix. Raises `NotEnoughMemory` before allocating if it does not fit."""
+        n_bytes = stored_size(n, width) * np.dtype(dtype).itemsize
+        require_memory(
+            n_bytes, f"half of a {n:,} × {n:,} matrix", "Keep fewer items (k_core) or use a machine with more memory"
+        )
+        return Symmetric(n, np.empty(stored_size(n, width), dtype), width)
 
     @staticmethod
-    def stored(n: int, buffer: np.ndarray, width: int) -> Symmetric:
-        """A matrix around a buffer that was read from a file, which may be anybody's."""
-        if n < 1 or width < 1 or width % PANEL or buffer.dtype not in DTYPES or buffer.shape != (size(n, width),):
+    def from_buffer(n: int, buffer: np.ndarray, width: int) -> Symmetric:
+        """Wrap a buffer read from a file that is not trusted. Raises `DamagedFile` if it does not fit n and width."""
+        is_size = type(n) is int and type(width) is int and n >= 1 and 1 <= width <= MAX_BLOCK_WIDTH and width % PANEL == 0
+        if not is_size or buffer.dtype not in DTYPES or buffer.shape != (stored_size(n, width),):
             raise DamagedFile(f"half of a {n} × {n} matrix", f"{buffer.dtype} of shape {buffer.shape}", "Save it again")
         return Symmetric(n, buffer, width)
 
     def __repr__(self) -> str:
-        return f"Symmetric({self.n:,} × {self.n:,} {self.dtype}, {readable(self.buffer.nbytes)})"
+        return f"Symmetric({self.n:,} × {self.n:,} {self.dtype}, {format_bytes(self.buffer.nbytes)})"
 
     @property
     def dtype(self) -> np.dtype:
@@ -60,37 +66,38 @@ class Symmetric:
         return [(first, min(first + self.width, self.n)) for first in range(0, self.n, self.width)]
 
     def block(self, first: int, last: int) -> np.ndarray:
-        """A view of the block column [first, last): shape (n − first, last − first), Fortran order."""
+        """A view of the block column [first, last), of shape (n − first, last − first), in Fortran order."""
         start = block_start(first, self.n, self.width)
         return self.buffer[start : start + (self.n - first) * (last - first)].reshape(last - first, self.n - first).T
 
     def blocks(self) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Yield (first, last, view) of every block column."""
         for first, last in self.spans():
             yield first, last, self.block(first, last)
 
     def copy(self) -> Symmetric:
-        twin = Symmetric.empty(self.n, self.dtype.type, self.width)
-        twin.buffer[:] = self.buffer
-        return twin
+        duplicate = Symmetric.empty(self.n, self.dtype.type, self.width)
+        duplicate.buffer[:] = self.buffer
+        return duplicate
 
     def diagonal(self) -> np.ndarray:
         """A float64 copy of the diagonal."""
         return np.concatenate([block.diagonal() for _, _, block in self.blocks()]).astype(np.float64)
 
     def change_diagonal(self, change: Callable[[np.ndarray, int, int], np.ndarray]) -> None:
-        """Set the diagonal of every block to change(diagonal, first, last)."""
+        """Replace the diagonal of every block by change(diagonal, first, last)."""
         for first, last, block in self.blocks():
-            at = np.arange(last - first)
-            block[at, at] = change(block[at, at], first, last)
+            i = np.arange(last - first)
+            block[i, i] = change(block[i, i], first, last)
 
     def scale(self, by: np.ndarray) -> None:
-        """dMat(by) · A · dMat(by), in place."""
+        """Replace A by diag(by) · A · diag(by), in place."""
         for first, last, block in self.blocks():
             block *= by[first:last]
             block *= by[first:, None]
 
     def __matmul__(self, thin: np.ndarray) -> np.ndarray:
-        """A · thin for a few columns."""
+        """A · thin, for a matrix of few columns."""
         out = np.zeros((self.n, thin.shape[1]), dtype=thin.dtype)
         for first, last, block in self.blocks():
             out[first:] += block @ thin[first:last]
@@ -98,7 +105,7 @@ class Symmetric:
         return out
 
     def row(self, i: int) -> np.ndarray:
-        """Row i, which is column i."""
+        """A copy of row i, which is also column i."""
         out = np.empty(self.n, self.dtype)
         for first, last, block in self.blocks():
             if last <= i:
@@ -110,8 +117,10 @@ class Symmetric:
         return out
 
     def dense(self) -> np.ndarray:
-        """The whole matrix, for small n and for tests."""
-        require(self.n * self.n * self.dtype.itemsize, f"a dense {self.n:,} × {self.n:,} matrix", "Work with the model instead")
+        """The full n × n matrix as an array, for small n and for tests."""
+        require_memory(
+            self.n * self.n * self.dtype.itemsize, f"a dense {self.n:,} × {self.n:,} matrix", "Work with the model instead"
+        )
         out = np.empty((self.n, self.n), self.dtype)
         for first, last, block in self.blocks():
             out[first:, first:last] = block
@@ -121,13 +130,26 @@ class Symmetric:
 
 @register_jitable
 def block_start(first: int, n: int, width: int) -> int:
-    """Where in the buffer the block column that begins with column `first` begins."""
-    before = first // width
-    return first * n - width * width * (before * (before - 1) // 2)
+    """The index in the buffer at which the block column whose first column is `first` starts."""
+    n_before = first // width
+    return first * n - width * width * (n_before * (n_before - 1) // 2)
 
 
-def checked_dtype(dtype: str | type) -> type:
-    """float32 or float64."""
+@njit(inline="always")
+def locate_column(column, n, width):  # type: ignore[no-untyped-def]
+    # The index in the buffer where row 0 of a column would be. Stored are only the rows from the block's first column down.
+    first = column // width * width
+    return block_start(first, n, width) + (column - first) * (n - first) - first
+
+
+@njit(inline="always")
+def read_entry(i, j, buffer, n, width):  # type: ignore[no-untyped-def]
+    # A[i, j], from the lower half
+    return buffer[locate_column(min(i, j), n, width) + max(i, j)]
+
+
+def parse_dtype(dtype: str | type) -> type:
+    """Convert a dtype or its name to np.float32 or np.float64; raise `InvalidInput` for any other."""
     try:
         if dtype is not None and np.dtype(dtype) in DTYPES:
             return np.dtype(dtype).type
@@ -136,6 +158,8 @@ def checked_dtype(dtype: str | type) -> type:
     raise InvalidInput("dtype float32 or float64", repr(dtype), "Leave it out")
 
 
-def size(n: int, width: int = WIDTH) -> int:
-    """How many numbers the stored half holds: n²/2 and half a block's width more per column."""
-    return sum((n - first) * (min(first + width, n) - first) for first in range(0, n, width))
+def stored_size(n: int, width: int = BLOCK_WIDTH) -> int:
+    """The number of stored elements: n²/2, and about width/2 more for each column."""
+    n_blocks, remainder = divmod(n, width)
+    whole = width * (n * n_blocks - width * (n_blocks * (n_blocks - 1) // 2))  # Σ_j width · (n − j · width)
+    return whole + remainder * remainder

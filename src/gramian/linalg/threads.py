@@ -1,4 +1,4 @@
-"""Cores: how many this process may use, and one number of threads for Numba and BLAS alike."""
+"""Threads: how many cores this process may use, and one thread limit for both Numba and BLAS."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from gramian.linalg.memory import CGROUP
 
 
 @contextmanager
-def threads(n: int | None) -> Iterator[None]:
-    """Work on n threads. None: as many as there are, but no more than a container's share of the machine."""
-    most: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+def limit_threads(n: int | None) -> Iterator[None]:
+    """Run Numba and BLAS on n threads. None: on all that are set, but on no more than the cores this process may use."""
+    max_threads: int = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     before = get_num_threads()
-    if n is None and before <= cores():
+    if n is None and before <= available_cores():
         yield
         return
-    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= most):
-        raise InvalidInput(f"n_threads from 1 to {most}", repr(n), "Leave it out to use every core")
-    n = cores() if n is None else int(n)
-    set_num_threads(n)  # of this thread alone
+    if n is not None and (isinstance(n, bool) or not isinstance(n, int | np.integer) or not 1 <= n <= max_threads):
+        raise InvalidInput(f"n_threads from 1 to {max_threads}", repr(n), "Leave it out to use every core")
+    n = available_cores() if n is None else int(n)
+    set_num_threads(n)  # Numba's limit belongs to the calling thread
     with BLAS.limited(n):
         try:
             yield
@@ -36,47 +36,49 @@ def threads(n: int | None) -> Iterator[None]:
             set_num_threads(before)
 
 
-class Blas:
-    """The number of BLAS threads, which is one for the whole process: whoever leaves last puts it back as it was."""
+class BlasThreads:
+    """The number of BLAS threads, which is global to the process: the last context to exit restores the original number."""
 
     def __init__(self) -> None:
-        self.lock, self.inside, self.n = Lock(), 0, 0
-        self.before: Any = None  # the limit that knows how it was
+        self.lock, self.n_active, self.n = Lock(), 0, 0
+        self.original: Any = None  # the limiter of the first context, which remembers the original number
 
     @contextmanager
     def limited(self, n: int) -> Iterator[None]:
+        """Run BLAS on n threads within a `with`, which may be nested and may overlap with others in other threads."""
         with self.lock:
-            limit = controller().limit(limits=n, user_api="blas")
-            self.before = self.before or limit
-            self.inside += 1
+            limiter = load_controller().limit(limits=n, user_api="blas")
+            self.original = self.original or limiter
+            self.n_active += 1
             outer, self.n = self.n, n
         try:
             yield
         finally:
             with self.lock:
-                self.inside -= 1
-                if self.inside == 0 and self.before:
-                    self.before.restore_original_limits()
-                    self.before, self.n = None, 0
+                self.n_active -= 1
+                if self.n_active == 0 and self.original:
+                    self.original.restore_original_limits()
+                    self.original, self.n = None, 0
                 else:
-                    controller().limit(limits=outer, user_api="blas")
+                    load_controller().limit(limits=outer, user_api="blas")
                     self.n = outer
 
 
-BLAS = Blas()
+BLAS = BlasThreads()
 
 
 @cache
-def controller() -> ThreadpoolController:
+def load_controller() -> ThreadpoolController:
+    """Find the BLAS libraries of this process, once, because that scans every loaded library."""
     return ThreadpoolController()
 
 
 @cache
-def cores() -> int:
-    """Cores this process may use: those it is bound to, and in a container no more than its share."""
-    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def available_cores() -> int:
+    """Cores this process may use: its CPU affinity, and at most its container's CPU quota."""
+    n_cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        share, period = (CGROUP / "cpu.max").read_text().split()
-        return min(found, max(1, int(share) // int(period))) if share != "max" else found
+        quota, period = (CGROUP / "cpu.max").read_text().split()
+        return min(n_cores, max(1, int(quota) // int(period))) if quota != "max" else n_cores
     except (OSError, ValueError):
-        return found
+        return n_cores

@@ -1,38 +1,52 @@
-"""The models by name, and the kinds of fitted result by name: the tables that saving, loading and the command line read."""
+"""All models that need no PyTorch, and the scorers they are fitted to. A new model is one import and one line of the table."""
 
-from importlib import import_module
-from pathlib import Path
+from gramian.core.registry import register
+from gramian.models import factors as _factors
+from gramian.models import scorers as _scorers
+from gramian.models.als import IALS as IALS
+from gramian.models.als import WRMF as WRMF
+from gramian.models.als import DebiasedIALS as DebiasedIALS
+from gramian.models.autoencoders import DEQL as DEQL
+from gramian.models.autoencoders import DLAE as DLAE
+from gramian.models.autoencoders import EASE as EASE
+from gramian.models.autoencoders import EDLAE as EDLAE
+from gramian.models.autoencoders import RDLAE as RDLAE
+from gramian.models.autoencoders import DebiasedEASE as DebiasedEASE
+from gramian.models.gfcf import GFCF as GFCF
+from gramian.models.low_rank import LowRankDLAE as LowRankDLAE
+from gramian.models.low_rank import LowRankEDLAE as LowRankEDLAE
+from gramian.models.low_rank_edlae import ADMMEDLAE as ADMMEDLAE
+from gramian.models.low_rank_edlae import ALSEDLAE as ALSEDLAE
+from gramian.models.low_rank_edlae import PrintedUpdates as PrintedUpdates
+from gramian.models.low_rank_edlae import SteckUpdates as SteckUpdates
+from gramian.models.newton import RG2NewtonCG as RG2NewtonCG
+from gramian.models.popularity import Popularity as Popularity
+from gramian.models.rg import RG2 as RG2
+from gramian.models.rg import RG2ALS as RG2ALS
+from gramian.models.rg import RGX as RGX
+from gramian.models.shrinkage import LRR as LRR
+from gramian.models.shrinkage import VLAE as VLAE
+from gramian.models.shrinkage import WLAE as WLAE
+from gramian.models.shrinkage import DropoutMF as DropoutMF
+from gramian.models.shrinkage import NuclearNormMF as NuclearNormMF
+from gramian.models.shrinkage import RegularizedPCA as RegularizedPCA
+from gramian.models.slim import SLIM as SLIM
+from gramian.models.solvers import Cholesky as Cholesky
+from gramian.models.solvers import ConjugateGradient as ConjugateGradient
+from gramian.models.solvers import Subspace as Subspace
 
-from gramian.models.als import IALS, WRMF, DebiasedIALS
-from gramian.models.autoencoders import DEQL, DLAE, EASE, EDLAE, DebiasedEASE
-from gramian.models.factors import Factors
-from gramian.models.low_rank import (
-    ADMMEDLAE,
-    LRR,
-    VLAE,
-    WLAE,
-    DropoutMF,
-    LowRankDLAE,
-    LowRankEDLAE,
-    NuclearNormMF,
-    RegularizedPCA,
-)
-from gramian.models.newton import RG2NewtonCG
-from gramian.models.popularity import Popularity
-from gramian.models.recipe import Recipe
-from gramian.models.rg import RG2, RG2ALS, RGX
-from gramian.models.scorers import ItemWeights, LowRank, SameForAll, SparseWeights
-from gramian.models.slim import SLIM
-from gramian.recommender import Recommender, loaded
-
-FULL_RANK = (EASE, DLAE, EDLAE, DEQL, DebiasedEASE)
-LOW_RANK = (LRR, LowRankDLAE, LowRankEDLAE, ADMMEDLAE, RegularizedPCA, DropoutMF, WLAE, VLAE, NuclearNormMF)
-FACTOR = (IALS, WRMF, DebiasedIALS, RG2, RG2ALS, RGX, RG2NewtonCG)
-MODELS: dict[str, type[Recipe]] = {m.__name__: m for m in (Popularity, *FULL_RANK, *LOW_RANK, SLIM, *FACTOR)}
-SCORERS = {s.name: s for s in (ItemWeights, LowRank, SparseWeights, Factors, SameForAll)}
-
-
-def load(path: str | Path) -> Recommender:
-    """A model saved by `model.save`, after its checksums were verified. Nothing in the folder can run."""
-    wing = import_module("gramian.sampled")  # whose recipes and fitted results need no PyTorch
-    return loaded(path, MODELS | wing.MODELS, SCORERS | wing.SCORERS)
+for model in (
+    Popularity,
+    *(EASE, DLAE, EDLAE, DEQL, RDLAE, DebiasedEASE),  # full rank
+    *(LRR, LowRankDLAE, LowRankEDLAE, ADMMEDLAE, ALSEDLAE, RegularizedPCA, DropoutMF, WLAE, VLAE, NuclearNormMF),  # low rank
+    SLIM,
+    *(IALS, WRMF, DebiasedIALS, RG2, RG2ALS, RGX, RG2NewtonCG),  # factor models
+    GFCF,
+):
+    register(model)
+for scorer in (
+    *(_scorers.InverseWeights, _scorers.SymmetricWeights, _scorers.LowRankWeights, _scorers.SparseWeights),
+    *(_factors.Factors, _scorers.GlobalScores, _scorers.ScorerSum),
+):
+    register(scorer)
+del model, scorer

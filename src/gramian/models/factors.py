@@ -1,24 +1,38 @@
-"""Factor models: every item has a vector, and anyone's vector is solved for from what they touched."""
+"""Factor models: every item has a vector, and a user's vector is solved for from the user's history (fold-in)."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from gramian import store
-from gramian.data.tables import is_number
-from gramian.errors import Inaccurate, NotSupported
-from gramian.linalg.gram import sizes
+from gramian.core.scorer import Panels, SavedScorer, Scorer
+from gramian.errors import Inaccurate
+from gramian.io.damage import require_content
 from gramian.linalg.product import dense_panels
-from gramian.linalg.rows import OWN, PULL, REST, RIDGE, SHARED, Fixed, Rows, alone, exact
-from gramian.models.scorers import cosines
+from gramian.linalg.row_solvers import (
+    EXTRA_TARGET,
+    EXTRA_WEIGHT,
+    RIDGE,
+    UNOBSERVED_TARGET,
+    UNOBSERVED_WEIGHT,
+    FixedSide,
+    RowProblems,
+    solve_cholesky,
+    solve_shared,
+)
+from gramian.linalg.sparse import row_sums
+from gramian.models.scorers import cosine_similarities
+from gramian.validation import is_number
+
+LARGEST_COEFFICIENT = 3e38  # of a saved loss: rows are solved in float32
+LARGEST_EXPONENT = 10  # of a saved loss; the literature has 0 to 1
 
 
-class Terms(NamedTuple):
-    """inverse/s + constant + linear·s + square·s²."""
+class SizePolynomial(NamedTuple):
+    """A function of a user's size s: inverse/s + constant + linear·s + square·s²."""
 
     inverse: float = 0.0
     constant: float = 0.0
@@ -26,126 +40,170 @@ class Terms(NamedTuple):
     square: float = 0.0
 
     def at(self, s: np.ndarray) -> np.ndarray:
+        """Evaluate at sizes above 0."""
         return self.inverse / s + self.constant + self.linear * s + self.square * s**2
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A weighted squared loss, by what a user of size s (the number of items touched, or their weight) brings to a row's solve.
+class RowLoss:
+    """A weighted squared loss, as functions of a user's size s: the number of items touched, or the sum of their weights.
 
-    For a positive of weight w⁺ and target t⁺, and all others of w⁰ and t⁰, linalg/rows.py has shared = w⁰, own = w⁺ − w⁰,
-    pull = w⁺t⁺ − w⁰t⁰ and rest = w⁰t⁰; the penalty on the user's vector is l2 · (ridge at s)^exponent. `base` is the loss of a
-    model that says 0 to everything.
+    Positives have weight w⁺ and target t⁺, all other items weight w⁰ and target t⁰, as in linalg/row_solvers.py.
+
+    Parameters
+    ----------
+    shared
+        w⁰, the weight of every item.
+    own
+        w⁺ − w⁰, the additional weight of a positive.
+    pull
+        w⁺t⁺ − w⁰t⁰, the additional target of a positive, times its weight.
+    rest
+        w⁰t⁰, the target of every item, times its weight.
+    base
+        The loss of a model whose scores are all 0.
+    l2, ridge, exponent
+        The penalty on the user's vector is l2 · ridge(s)^exponent.
+    binary
+        Whether the weights in a history count as 1.
     """
 
-    shared: Terms
-    own: Terms
-    pull: Terms
-    rest: Terms
-    base: Terms
+    shared: SizePolynomial
+    own: SizePolynomial
+    pull: SizePolynomial
+    rest: SizePolynomial
+    base: SizePolynomial
     l2: float
-    ridge: Terms
+    ridge: SizePolynomial
     exponent: float = 1.0
-    binary: bool = False  # whether weights in a history count as 1
+    binary: bool = False
 
-    def numbers(self, sizes: np.ndarray) -> np.ndarray:
-        """Five for each user. Who touched nothing has no say, and the vector 0."""
-        found = np.zeros((len(sizes), 5))
-        found[:, RIDGE] = 1
+    @property
+    def is_shared(self) -> bool:
+        """Whether all rows share one system, because positives have no additional weight."""
+        return self.own == SizePolynomial()
+
+    def row_coefficients(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the five coefficients of each user's row. A user without interactions has no influence, and the vector 0."""
+        coefficients = np.zeros((len(sizes), 5))
+        coefficients[:, RIDGE] = 1
         s = sizes[sizes > 0].astype(np.float64)
-        columns = {SHARED: self.shared.at(s), OWN: self.own.at(s), PULL: self.pull.at(s), REST: self.rest.at(s)}
+        columns = {
+            UNOBSERVED_WEIGHT: self.shared.at(s),
+            EXTRA_WEIGHT: self.own.at(s),
+            EXTRA_TARGET: self.pull.at(s),
+            UNOBSERVED_TARGET: self.rest.at(s),
+        }
         columns[RIDGE] = self.l2 * self.ridge.at(s) ** self.exponent
         for column, values in columns.items():
-            found[sizes > 0, column] = values
-        return found
+            coefficients[sizes > 0, column] = values
+        return coefficients
 
     @staticmethod
-    def from_json(facts: dict[str, Any]) -> Rule:
-        kinds = {f.name: f.type for f in fields(Rule)}
-        store.require(set(facts) == set(kinds), "the numbers of a loss")
-        terms = [part for name, part in facts.items() if kinds[name] == "Terms"]
-        store.require(all(isinstance(part, list) and len(part) == 4 for part in terms), "four numbers for each term of a loss")
-        numbers = [number for part in terms for number in part] + [facts["l2"], facts["exponent"]]
-        store.require(all(is_number(number) and np.isfinite(number) for number in numbers), "finite numbers in a loss")
-        store.require(isinstance(facts["binary"], bool), "whether a loss is for 0/1")
-        parts: dict[str, Any] = {name: Terms(*part) if kinds[name] == "Terms" else part for name, part in facts.items()}
-        return Rule(**parts)
+    def from_json(facts: dict[str, Any]) -> RowLoss:
+        """Restore a loss from a model folder, after checking it."""
+        types = {f.name: f.type for f in fields(RowLoss)}
+        require_content(set(facts) == set(types), "the coefficients of a loss")
+        polynomials = {name: value for name, value in facts.items() if types[name] == "SizePolynomial"}
+        is_four = all(isinstance(value, list) and len(value) == 4 for value in polynomials.values())
+        require_content(is_four, "four coefficients for each polynomial of a loss")
+        numbers = [number for value in polynomials.values() for number in value] + [facts["l2"], facts["exponent"]]
+        is_moderate = all(is_number(number) and abs(number) < LARGEST_COEFFICIENT for number in numbers)
+        require_content(is_moderate and abs(facts["exponent"]) <= LARGEST_EXPONENT, "finite coefficients of a loss")
+        require_content(isinstance(facts["binary"], bool), "whether a loss is for 0/1 interactions")
+        return RowLoss(**facts | {name: SizePolynomial(*value) for name, value in polynomials.items()})
 
 
-class Factors:
-    """A vector for each item, and the rule by which a user's vector is solved for: the very row solve of training."""
+class Factors(Scorer):
+    """A vector for each item, and the loss by which a user's vector is solved for: the same row solve as in training.
 
-    name: ClassVar[str] = "factors"
+    Parameters
+    ----------
+    fixed
+        The item vectors, in the basis in which their Gram matrix is diagonal.
+    loss
+        The loss of a user's row.
+    """
 
-    def __init__(self, fixed: Fixed, rule: Rule) -> None:
-        self.fixed, self.rule = fixed, rule
+    name = "factors"
+
+    def __init__(self, fixed: FixedSide, loss: RowLoss) -> None:
+        self.fixed, self.loss = fixed, loss
 
     @staticmethod
-    def of(items: np.ndarray, gram: np.ndarray, rule: Rule) -> Factors:
-        return Factors(Fixed.of(items, gram, items.sum(axis=0, dtype=np.float64))[0], rule)
+    def of(items: np.ndarray, gram: np.ndarray, loss: RowLoss) -> Factors:
+        """Make a scorer of item vectors and the matrix that all users share."""
+        return Factors(FixedSide.of(items, gram, items.sum(axis=0, dtype=np.float64))[0], loss)
 
     @property
     def n_items(self) -> int:
         return len(self.fixed.factors)
 
-    def users(self, histories: sp.csr_array) -> np.ndarray:
-        """The vectors of users with these histories."""
-        kind = self.fixed.factors.dtype
-        if self.rule.binary:
-            histories = sp.csr_array((np.ones(histories.nnz, kind), histories.indices, histories.indptr), histories.shape)
-        numbers = self.rule.numbers(sizes(histories)).astype(kind)
-        rows = Rows(histories, numbers, np.ones((self.n_items, 2), kind))
-        found = np.zeros((histories.shape[0], self.fixed.factors.shape[1]), kind)
-        values = alone(rows, self.fixed, found) if rows.alone else exact(rows, self.fixed, found)
-        require_finite(values)
-        return found
+    def user_vectors(self, histories: sp.csr_array) -> np.ndarray:
+        if self.loss.binary:
+            ones = np.ones(histories.nnz, np.float32)
+            histories = sp.csr_array((ones, histories.indices, histories.indptr), histories.shape)
+        coefficients = self.loss.row_coefficients(row_sums(histories))
+        vectors, values = solve_histories(histories, coefficients, self.fixed)
+        if not np.isfinite(values).all():  # very large weights, or a system that float32 cannot solve
+            fixed = FixedSide(*(array.astype(np.float64) for array in asdict(self.fixed).values()))
+            vectors, values = solve_histories(histories, coefficients, fixed)
+            require_solved(values)
+        return vectors.astype(self.fixed.factors.dtype, copy=False)
 
-    def panels(self, histories: sp.csr_array) -> Any:
-        return dense_panels(self.users(histories), self.fixed.factors)
+    def panels(self, histories: sp.csr_array) -> Panels:
+        return dense_panels(self.user_vectors(histories), self.fixed.factors)
 
     def similar(self, item: int) -> np.ndarray:
-        """The cosine between the vectors of items."""
-        return cosines(self.fixed.factors, item)
+        """Return the cosine between the vectors of items."""
+        return cosine_similarities(self.fixed.factors, item)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         """score = q·A⁻¹(Σ_j v_j (pull q_j + rest/s · g)), with A the system of this history's row: a sum over the history."""
         if len(history) == 0:
             return np.zeros(0)
-        values = np.ones_like(values) if self.rule.binary else values
+        values = np.ones_like(values) if self.loss.binary else values
         q, seen = self.fixed.factors[item].astype(np.float64), self.fixed.factors[history].astype(np.float64)
         size = values.sum(dtype=np.float64)
-        (mine,) = self.rule.numbers(np.array([size]))
-        system = np.diag(mine[SHARED] * self.fixed.spectrum.astype(np.float64) + mine[RIDGE])
-        system += mine[OWN] * (seen.T * values) @ seen
-        solved = np.linalg.lstsq(system, q)[0]
-        return values * (mine[PULL] * (seen @ solved) + mine[REST] / size * (self.fixed.total @ solved))
-
-    def weights(self) -> np.ndarray:
-        raise NotSupported("an item-item model", "a factor model", "Use factors()")
+        (row,) = self.loss.row_coefficients(np.array([size]))
+        system = np.diag(row[UNOBSERVED_WEIGHT] * self.fixed.spectrum.astype(np.float64) + row[RIDGE])
+        system += row[EXTRA_WEIGHT] * (seen.T * values) @ seen
+        solution = np.linalg.lstsq(system, q)[0]
+        return values * (row[EXTRA_TARGET] * (seen @ solution) + row[UNOBSERVED_TARGET] / size * (self.fixed.total @ solution))
 
     def factors(self) -> dict[str, np.ndarray]:
         return {"vector": self.fixed.factors}
 
-    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"rule": asdict(self.rule)}, asdict(self.fixed)
+    def save(self) -> SavedScorer:
+        return {"rule": asdict(self.loss)}, asdict(self.fixed)
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Factors:
-        fixed = Fixed(**arrays)
-        sound = fixed.factors.ndim == 2 and fixed.spectrum.shape == fixed.total.shape == (fixed.factors.shape[1],)
-        store.require(bool(sound), "a vector for every item, and a spectrum of its length")
-        kinds = {part.dtype for part in arrays.values()}
-        store.require(len(kinds) == 1 and kinds <= {np.dtype(np.float32), np.dtype(np.float64)}, "vectors of one precision")
-        store.require(all(bool(np.isfinite(part).all()) for part in arrays.values()), "finite vectors")
-        return Factors(fixed, Rule.from_json(facts["rule"]))
+        fixed = FixedSide(**arrays)
+        is_matching = fixed.factors.ndim == 2 and fixed.spectrum.shape == fixed.total.shape == (fixed.factors.shape[1],)
+        require_content(bool(is_matching), "a vector for every item, and a spectrum of its length")
+        dtypes = {array.dtype for array in arrays.values()}
+        is_one_dtype = len(dtypes) == 1 and dtypes <= {np.dtype(np.float32), np.dtype(np.float64)}
+        require_content(is_one_dtype, "vectors of one precision")
+        return Factors(fixed, RowLoss.from_json(facts["rule"]))
 
 
-def require_finite(values: np.ndarray, do: str = "Fit with a higher l2") -> None:
-    """Values of solved rows are NaN where a system is not positive definite, and infinite where the numbers overflow."""
-    broken = np.flatnonzero(~np.isfinite(values))
-    if len(broken):
+def solve_histories(histories: sp.csr_array, coefficients: np.ndarray, fixed: FixedSide) -> tuple[np.ndarray, np.ndarray]:
+    """Solve for the vectors of histories exactly. Returns them and the value of each row's objective."""
+    dtype = fixed.factors.dtype
+    with np.errstate(over="ignore"):
+        rows = RowProblems(histories, coefficients.astype(dtype), np.ones((len(fixed.factors), 2), dtype))
+    vectors = np.zeros((histories.shape[0], fixed.factors.shape[1]), dtype)
+    values = (solve_shared if rows.is_shared else solve_cholesky)(rows, fixed, vectors)
+    return vectors, values
+
+
+def require_solved(values: np.ndarray, do: str = "Fit with a higher l2") -> None:
+    """Refuse rows without a solution: their values are NaN where a system is not positive definite, infinite on overflow."""
+    failed = np.flatnonzero(~np.isfinite(values))
+    if len(failed):
         raise Inaccurate(
             "a positive definite system for every row",
-            f"none for {len(broken):,} of {len(values):,}",
+            f"none for {len(failed):,} of {len(values):,}",
             f"{do}, or fit with dtype='float64'",
         )

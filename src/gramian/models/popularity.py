@@ -1,18 +1,20 @@
-"""The baseline everything must beat."""
+"""The most-popular baseline."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
+from gramian.core.params import configurable
+from gramian.core.recipe import Recipe
 from gramian.data.interactions import Interactions
-from gramian.models.recipe import Recipe
-from gramian.models.scorers import SameForAll
+from gramian.models.scorers import GlobalScores
 
 
-@dataclass(frozen=True)
+@configurable
 class Popularity(Recipe):
-    """The items most users touched, for everybody (minus what they have seen)."""
+    """The items that most users touched, for everybody, without what a user has seen."""
 
-    def scorer(self, events: Interactions, dtype: type) -> SameForAll:
-        return SameForAll(events.popularity)
+    def fit_scorer(self, events: Interactions, dtype: type) -> GlobalScores:
+        return GlobalScores(events.popularity)
 
-    def updated(self, scorer: SameForAll, after: Interactions, change: Interactions, sign: int) -> SameForAll:
-        return SameForAll(after.popularity)
+    def update(self, scorer: GlobalScores, after: Interactions, change: Interactions, sign: int) -> GlobalScores:
+        """Return the popularity after the change."""
+        return GlobalScores(after.popularity)

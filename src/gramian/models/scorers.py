@@ -1,29 +1,91 @@
-"""The few kinds of fitted result. They work on column numbers; ids are the Recommender's business."""
+"""Scorers that several models share, and weighted sums of scorers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from gramian import store
-from gramian.errors import NotSupported
-from gramian.linalg.memory import require
-from gramian.linalg.product import dense_panels, panels, row_panels, times, unfold
+from gramian.core.registry import SCORERS
+from gramian.core.scorer import (
+    Panels,
+    SavedScorer,
+    Scorer,
+    SupportsExplanations,
+    SupportsSimilarity,
+    SupportsWeights,
+    require_capability,
+)
+from gramian.io.damage import require_content
+from gramian.linalg.memory import require_memory
+from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, multiply_sparse, row_panels
 from gramian.linalg.symmetric import PANEL, Symmetric
+from gramian.validation import is_number
 
-UNFOLDED = 8 * PANEL  # rows at a time
+ROWS_PER_EXPANSION = 8 * PANEL
 
 
-class ItemWeights:
-    """W = −P · dMat(factor) + dMat(diagonal): one symmetric matrix, one factor and one diagonal entry per item.
+class SymmetricWeights(Scorer):
+    """W = M · diag(scale) + diag(diagonal) for a symmetric M, half of which is stored: W itself is never formed.
 
-    Every full-rank linear autoencoder is of this form, so W itself is never stored.
+    Parameters
+    ----------
+    matrix
+        M.
+    scale, diagonal
+        One number each per item.
     """
 
-    name: ClassVar[str] = "item-weights"
+    name = "symmetric-weights"
+
+    def __init__(self, matrix: Symmetric, scale: np.ndarray, diagonal: np.ndarray) -> None:
+        self.matrix = matrix
+        self.scale, self.diagonal = scale.astype(matrix.dtype), diagonal.astype(matrix.dtype)
+
+    @property
+    def n_items(self) -> int:
+        return self.matrix.n
+
+    def panels(self, histories: sp.csr_array) -> Panels:
+        return inverse_panels(histories, self.matrix, self.scale, self.diagonal)
+
+    def similar(self, item: int) -> np.ndarray:
+        """Return M_ij / √(M_ii M_jj), the cosine of two items where M is a Gram matrix."""
+        return normalised_row(self.matrix, item)
+
+    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        row = self.matrix.row(item).astype(np.float64)[history]
+        return values * (row * self.scale[item] + (history == item) * self.diagonal[item])
+
+    def weights(self) -> np.ndarray:
+        weights = self.matrix.dense()
+        weights *= self.scale
+        weights[np.diag_indices(len(weights))] += self.diagonal
+        return weights
+
+    def save(self) -> SavedScorer:
+        arrays = {"matrix": self.matrix.buffer, "scale": self.scale, "diagonal": self.diagonal}
+        return {"n": self.matrix.n, "width": self.matrix.width}, arrays
+
+    @staticmethod
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SymmetricWeights:
+        return SymmetricWeights(*_load_symmetric(facts, arrays["matrix"], arrays["scale"], arrays["diagonal"]))
+
+
+class InverseWeights(Scorer):
+    """W = −P · diag(factor) + diag(diagonal) for an inverse P: the form of every full-rank linear autoencoder.
+
+    Parameters
+    ----------
+    inverse
+        P, half of which is stored.
+    factor, diagonal
+        One number each per item.
+    """
+
+    name = "item-weights"
 
     def __init__(self, inverse: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> None:
         self.inverse = inverse
@@ -33,119 +95,167 @@ class ItemWeights:
     def n_items(self) -> int:
         return self.inverse.n
 
-    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
-        return panels(histories, self.inverse, -self.factor, self.diagonal)
+    @property
+    def symmetric(self) -> SymmetricWeights:
+        """The same weights as a scorer of the symmetric matrix P."""
+        return SymmetricWeights(self.inverse, -self.factor, self.diagonal)
+
+    def panels(self, histories: sp.csr_array) -> Panels:
+        return self.symmetric.panels(histories)
 
     def similar(self, item: int) -> np.ndarray:
-        """Partial correlation: how two items go together when all others are held fixed; the same for the whole family."""
-        scale = 1 / np.sqrt(self.inverse.diagonal())
-        return -self.inverse.row(item) * scale * scale[item]
+        """Return −P_ij / √(P_ii P_jj), the partial correlation: how two items go together when all others are held fixed."""
+        return -normalised_row(self.inverse, item)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
-        row = self.inverse.row(item).astype(np.float64)[history]
-        return values * (-row * self.factor[item] + (history == item) * self.diagonal[item])
+        return self.symmetric.contributions(history, values, item)
 
     def weights(self) -> np.ndarray:
-        weights = self.inverse.dense()
-        weights *= -self.factor
-        weights[np.diag_indices(len(weights))] += self.diagonal
-        return weights
+        return self.symmetric.weights()
 
-    def factors(self) -> dict[str, np.ndarray]:
-        raise NotSupported("a low-rank or factor model", "an item-item model", "Use weights()")
-
-    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def save(self) -> SavedScorer:
         arrays = {"inverse": self.inverse.buffer, "factor": self.factor, "diagonal": self.diagonal}
         return {"n": self.inverse.n, "width": self.inverse.width}, arrays
 
     @staticmethod
-    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ItemWeights:
-        inverse = Symmetric.stored(facts["n"], arrays["inverse"], facts["width"])
-        shapes = {arrays["factor"].shape, arrays["diagonal"].shape}
-        store.require(shapes == {(inverse.n,)}, "a factor and a diagonal entry for every item")
-        return ItemWeights(inverse, arrays["factor"], arrays["diagonal"])
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> InverseWeights:
+        return InverseWeights(*_load_symmetric(facts, arrays["inverse"], arrays["factor"], arrays["diagonal"]))
 
 
-class Unfolded(ItemWeights):
-    """The same model with W itself in memory, a row for each item: twice the bytes, and many times faster for a few users."""
+def normalised_row(matrix: Symmetric, item: int) -> np.ndarray:
+    """Return M_ij / √(M_ii M_jj) for all j; 0 where a diagonal entry is 0."""
+    diagonal = matrix.diagonal()
+    scale = np.divide(1, np.sqrt(np.abs(diagonal)), out=np.zeros(len(diagonal)), where=diagonal != 0)
+    return matrix.row(item) * scale * scale[item]
 
-    def __init__(self, folded: ItemWeights, rows: np.ndarray) -> None:
-        super().__init__(folded.inverse, folded.factor, folded.diagonal)
-        self.rows = rows
+
+def _load_symmetric(
+    facts: dict[str, Any], buffer: np.ndarray, scale: np.ndarray, diagonal: np.ndarray
+) -> tuple[Symmetric, np.ndarray, np.ndarray]:
+    matrix = Symmetric.from_buffer(facts["n"], buffer, facts["width"])
+    require_content({scale.shape, diagonal.shape} == {(matrix.n,)}, "a factor and a diagonal entry for every item")
+    require_content(scale.dtype == diagonal.dtype == matrix.dtype, "factors and diagonal in the matrix' precision")
+    return matrix, scale, diagonal
+
+
+class DenseWeights(Scorer):
+    """An item-item model with W itself in memory, row by row: twice the bytes, and many times faster for a few users.
+
+    A service holds one instead of an `InverseWeights`; it is saved as that.
+    """
+
+    name = InverseWeights.name
+
+    def __init__(self, weights: InverseWeights, rows: np.ndarray) -> None:
+        self.inverse_weights, self.rows = weights, rows
+
+    @property
+    def n_items(self) -> int:
+        return self.inverse_weights.n_items
 
     @staticmethod
-    def n_bytes(folded: ItemWeights) -> int:
-        return folded.n_items**2 * folded.inverse.dtype.itemsize
+    def n_bytes(weights: InverseWeights) -> int:
+        """Return the memory that W takes."""
+        return weights.n_items**2 * weights.inverse.dtype.itemsize
 
     @staticmethod
-    def steps(folded: ItemWeights) -> Iterator[Unfolded | None]:
-        """Unfold some rows at a time, so that others can be answered in between: nothing, again and again, and then it."""
-        n = folded.n_items
-        rows = np.empty((n, n), folded.inverse.dtype)
-        for first in range(0, n, UNFOLDED):
-            unfold(rows[first : first + UNFOLDED], first, folded.inverse, -folded.factor, folded.diagonal)
+    def expand(weights: InverseWeights) -> Iterator[DenseWeights | None]:
+        """Compute some rows at a time, so that requests can be answered in between: yield None until it is done."""
+        n = weights.n_items
+        rows = np.empty((n, n), weights.inverse.dtype)
+        for first in range(0, n, ROWS_PER_EXPANSION):
+            chunk = rows[first : first + ROWS_PER_EXPANSION]
+            expand_rows(chunk, first, weights.inverse, -weights.factor, weights.diagonal)
             yield None
-        yield Unfolded(folded, rows)
+        yield DenseWeights(weights, rows)
 
-    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+    def panels(self, histories: sp.csr_array) -> Panels:
         return row_panels(histories, self.rows)
 
+    def similar(self, item: int) -> np.ndarray:
+        return self.inverse_weights.similar(item)
 
-class LowRank:
-    """W = encoder · decoderᵀ, two thin arrays: a history is encoded, and every item is scored in `rank` operations."""
+    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        return self.inverse_weights.contributions(history, values, item)
 
-    name: ClassVar[str] = "low-rank"
+    def weights(self) -> np.ndarray:
+        return self.rows
+
+    def save(self) -> SavedScorer:
+        return self.inverse_weights.save()
+
+    @staticmethod
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> InverseWeights:
+        return InverseWeights.load(facts, arrays)
+
+
+class LowRankWeights(Scorer):
+    """W = encoder · decoderᵀ, two thin arrays: a history is encoded, and every item is scored in `rank` operations.
+
+    Parameters
+    ----------
+    encoder, decoder
+        Arrays of items × rank.
+    """
+
+    name = "low-rank"
 
     def __init__(self, encoder: np.ndarray, decoder: np.ndarray) -> None:
-        self.encoder, self.decoder = (np.ascontiguousarray(part, np.float32) for part in (encoder, decoder))
+        self.encoder, self.decoder = (np.ascontiguousarray(array, np.float32) for array in (encoder, decoder))
 
     @property
     def n_items(self) -> int:
         return len(self.decoder)
 
-    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
-        return dense_panels(self.users(histories), self.decoder)
+    def panels(self, histories: sp.csr_array) -> Panels:
+        return dense_panels(self.user_vectors(histories), self.decoder)
 
     def similar(self, item: int) -> np.ndarray:
-        """The cosine between what items decode from."""
-        return cosines(self.decoder, item)
+        """Return the cosine between the decoder rows of items."""
+        return cosine_similarities(self.decoder, item)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         return values * (self.encoder[history].astype(np.float64) @ self.decoder[item])
 
     def weights(self) -> np.ndarray:
         n = self.n_items
-        require(4 * n * n, f"dense {n:,} × {n:,} weights", "Use factors()")
+        require_memory(4 * n * n, f"dense {n:,} × {n:,} weights", "Use factors()")
         return self.encoder @ self.decoder.T
 
     def factors(self) -> dict[str, np.ndarray]:
         return {"encoder": self.encoder, "decoder": self.decoder}
 
-    def users(self, histories: sp.csr_array) -> np.ndarray:
-        return times(histories, self.encoder)
+    def user_vectors(self, histories: sp.csr_array) -> np.ndarray:
+        return multiply_sparse(histories, self.encoder)
 
-    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def save(self) -> SavedScorer:
         return {}, {"encoder": self.encoder, "decoder": self.decoder}
 
     @staticmethod
-    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> LowRank:
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> LowRankWeights:
         encoder, decoder = arrays["encoder"], arrays["decoder"]
-        store.require(encoder.ndim == 2 and encoder.shape == decoder.shape, "an encoder and a decoder of one shape")
-        store.require(encoder.dtype == decoder.dtype == np.float32, "an encoder and a decoder in float32")
-        return LowRank(encoder, decoder)
+        require_content(encoder.ndim == 2 and encoder.shape == decoder.shape, "an encoder and a decoder of one shape")
+        require_content(encoder.dtype == decoder.dtype == np.float32, "an encoder and a decoder in float32")
+        return LowRankWeights(encoder, decoder)
 
 
-def cosines(vectors: np.ndarray, at: int) -> np.ndarray:
-    """Of one vector with every vector; 0 with those of no length."""
+def cosine_similarities(vectors: np.ndarray, row: int) -> np.ndarray:
+    """Return the cosine of one vector with every vector; 0 with vectors of length 0."""
     length = np.sqrt(np.einsum("ik,ik->i", vectors, vectors))
     length[length == 0] = 1
-    return vectors @ (vectors[at] / length[at]) / length
+    return vectors @ (vectors[row] / length[row]) / length
 
 
-class SparseWeights:
-    """A sparse W."""
+class SparseWeights(Scorer):
+    """A sparse W.
 
-    name: ClassVar[str] = "sparse-weights"
+    Parameters
+    ----------
+    matrix
+        Items × items.
+    """
+
+    name = "sparse-weights"
 
     def __init__(self, matrix: sp.csr_array) -> None:
         self.matrix = matrix.astype(np.float32)
@@ -155,12 +265,12 @@ class SparseWeights:
     def n_items(self) -> int:
         return int(self.matrix.shape[1])
 
-    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+    def panels(self, histories: sp.csr_array) -> Panels:
         for first in range(0, self.n_items, PANEL):
-            yield first, times(histories, self.by_column[:, first : first + PANEL].toarray())
+            yield first, multiply_sparse(histories, self.by_column[:, first : first + PANEL].toarray())
 
     def similar(self, item: int) -> np.ndarray:
-        """How much each item counts for this one and this one for it."""
+        """Return the sum of both weights between two items, W_ij + W_ji."""
         return self.matrix[[item]].toarray()[0] + self.by_column[:, [item]].toarray()[:, 0]
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
@@ -168,35 +278,37 @@ class SparseWeights:
 
     def weights(self) -> np.ndarray:
         n = self.n_items
-        require(4 * n * n, f"dense {n:,} × {n:,} weights", "Use model.scorer.matrix")
+        require_memory(4 * n * n, f"dense {n:,} × {n:,} weights", "Use model.scorer.matrix")
         return self.matrix.toarray()
 
-    def factors(self) -> dict[str, np.ndarray]:
-        raise NotSupported("a low-rank or factor model", "an item-item model", "Use weights()")
-
-    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def save(self) -> SavedScorer:
         matrix = self.matrix
-        arrays = {"indptr": matrix.indptr.astype(np.int64), "indices": matrix.indices.astype(np.int32), "data": matrix.data}
-        return {}, arrays
+        indptr, indices = matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False)
+        return {}, {"indptr": indptr, "indices": indices, "data": matrix.data}
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseWeights:
         indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
         n = len(indptr) - 1
-        flat = all(part.ndim == 1 for part in (indptr, indices, data)) and n >= 0
-        kinds = indptr.dtype == np.int64 and indices.dtype == np.int32 and data.dtype == np.float32
-        store.require(bool(flat and kinds), "rows of weights in float32")
-        sound = indptr[0] == 0 and indptr[-1] == len(indices) == len(data) and (np.diff(indptr) >= 0).all()
-        store.require(bool(sound), "a row of weights for every item")
-        store.require(len(indices) == 0 or (indices.min() >= 0 and indices.max() < n), "weights between known items")
-        store.require(bool(np.isfinite(data).all()), "finite weights")
+        is_flat = all(array.ndim == 1 for array in (indptr, indices, data)) and n >= 0
+        is_typed = indptr.dtype == np.int64 and indices.dtype == np.int32 and data.dtype == np.float32
+        require_content(bool(is_flat and is_typed), "rows of weights in float32")
+        has_row_per_item = indptr[0] == 0 and indptr[-1] == len(indices) == len(data) and (np.diff(indptr) >= 0).all()
+        require_content(bool(has_row_per_item), "a row of weights for every item")
+        require_content(len(indices) == 0 or (indices.min() >= 0 and indices.max() < n), "weights between known items")
         return SparseWeights(sp.csr_array((data, indices, indptr), (n, n)))
 
 
-class SameForAll:
-    """One score per item, whoever asks."""
+class GlobalScores(Scorer):
+    """One score per item, the same for every user.
 
-    name: ClassVar[str] = "same-for-all"
+    Parameters
+    ----------
+    values
+        The scores.
+    """
+
+    name = "same-for-all"
 
     def __init__(self, values: np.ndarray) -> None:
         self.values = values.astype(np.float32)
@@ -205,26 +317,106 @@ class SameForAll:
     def n_items(self) -> int:
         return len(self.values)
 
-    def panels(self, histories: sp.csr_array) -> Iterator[tuple[int, np.ndarray]]:
+    def panels(self, histories: sp.csr_array) -> Panels:
         for first in range(0, len(self.values), PANEL):
             yield first, np.tile(self.values[first : first + PANEL], (histories.shape[0], 1))
 
-    def similar(self, item: int) -> np.ndarray:
-        raise NotSupported("a model that relates items to each other", "one that ranks them the same for all", "Fit EASE, say")
-
-    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
-        raise NotSupported("a model that looks at the history", "one that ranks items the same for all", "Fit EASE, say")
-
-    def weights(self) -> np.ndarray:
-        raise NotSupported("an item-item model", "one score per item", "Fit EASE, say")
-
-    def factors(self) -> dict[str, np.ndarray]:
-        raise NotSupported("a low-rank or factor model", "one score per item", "Fit another model")
-
-    def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    def save(self) -> SavedScorer:
         return {}, {"values": self.values}
 
     @staticmethod
-    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SameForAll:
-        store.require(arrays["values"].ndim == 1, "one value for every item")
-        return SameForAll(arrays["values"])
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> GlobalScores:
+        values = arrays["values"]
+        require_content(values.ndim == 1 and values.dtype == np.float32, "one value for every item")
+        return GlobalScores(values)
+
+
+class ScorerSum(Scorer):
+    """A weighted sum of scorers: scores = Σ weight · scores of each, optionally rescaled per item.
+
+    Parameters
+    ----------
+    scorers
+        Scorers of the same items.
+    weights
+        One number for each scorer.
+    item_scale
+        One factor per item, applied to the sum; 1 if left out.
+    """
+
+    name = "sum"
+
+    def __init__(self, scorers: Sequence[Scorer], weights: Sequence[float], item_scale: np.ndarray | None = None) -> None:
+        self.scorers, self.weights_of_scorers = list(scorers), [float(weight) for weight in weights]
+        self.item_scale = np.ones(scorers[0].n_items, np.float32) if item_scale is None else item_scale.astype(np.float32)
+
+    @property
+    def n_items(self) -> int:
+        return self.scorers[0].n_items
+
+    @property
+    def capabilities(self) -> frozenset[type]:
+        """The capabilities of a sum that all of its scorers have."""
+        return super().capabilities & frozenset.intersection(*(scorer.capabilities for scorer in self.scorers))
+
+    def panels(self, histories: sp.csr_array) -> Panels:
+        for first, panels in align_panels([scorer.panels(histories) for scorer in self.scorers]):
+            total = panels[0] * self.weights_of_scorers[0]
+            for weight, panel in zip(self.weights_of_scorers[1:], panels[1:], strict=True):
+                total += weight * panel
+            yield first, total * self.item_scale[first : first + total.shape[1]]
+
+    def similar(self, item: int) -> np.ndarray:
+        """Return the weighted mean of the scorers' similarities."""
+        similarities = [require_capability(scorer, SupportsSimilarity, scorer.name).similar(item) for scorer in self.scorers]
+        return np.average(similarities, axis=0, weights=np.abs(self.weights_of_scorers))
+
+    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        pairs = zip(self.weights_of_scorers, self.scorers, strict=True)
+        parts = [
+            weight * require_capability(scorer, SupportsExplanations, scorer.name).contributions(history, values, item)
+            for weight, scorer in pairs
+        ]
+        return np.sum(parts, axis=0) * float(self.item_scale[item])
+
+    def weights(self) -> np.ndarray:
+        pairs = zip(self.weights_of_scorers, self.scorers, strict=True)
+        weights = [weight * require_capability(scorer, SupportsWeights, scorer.name).weights() for weight, scorer in pairs]
+        return np.sum(weights, axis=0) * self.item_scale
+
+    def save(self) -> SavedScorer:
+        saved = [scorer.save() for scorer in self.scorers]
+        facts = [{"scorer": s.name, "facts": facts} for s, (facts, _) in zip(self.scorers, saved, strict=True)]
+        arrays = {f"{number}.{name}": array for number, (_, by_name) in enumerate(saved) for name, array in by_name.items()}
+        return {"scorers": facts, "weights": self.weights_of_scorers}, arrays | {"item_scale": self.item_scale}
+
+    @staticmethod
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ScorerSum:
+        saved, weights, item_scale = facts["scorers"], facts["weights"], arrays["item_scale"]
+        require_content(
+            bool(saved) and len(saved) == len(weights) and all(map(is_number, weights)), "a weight for every scorer"
+        )
+        scorers = []
+        for number, entry in enumerate(saved):
+            prefix = f"{number}."
+            scorer_arrays = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            require_content(entry["scorer"] != ScorerSum.name, "a sum of scorers that are not sums")
+            scorers.append(SCORERS.find(entry["scorer"]).load(entry["facts"], scorer_arrays))
+        require_content({scorer.n_items for scorer in scorers} == {len(item_scale)}, "scorers of the same items")
+        require_content(item_scale.dtype == np.float32 and item_scale.ndim == 1, "one scale for every item")
+        return ScorerSum(scorers, weights, item_scale)
+
+
+def align_panels(streams: Sequence[Panels]) -> Iterator[tuple[int, list[np.ndarray]]]:
+    """Cut the panels of several scorers, whose widths may differ, at common columns: yield (first column, one panel each)."""
+    current = [next(stream, None) for stream in streams]
+    first = 0
+    while all(panel is not None for panel in current):
+        known = [panel for panel in current if panel is not None]
+        last = min(start + panel.shape[1] for start, panel in known)
+        yield first, [panel[:, first - start : last - start] for start, panel in known]
+        current = [
+            next(stream, None) if start + panel.shape[1] == last else (start, panel)
+            for stream, (start, panel) in zip(streams, known, strict=True)
+        ]
+        first = last

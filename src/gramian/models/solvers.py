@@ -1,64 +1,55 @@
-"""How the rows of an alternating half step are solved: three small objects, for any of the weighted losses."""
+"""How the rows of a half step of alternating least squares are solved: three small classes, for any of the weighted losses."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
-from gramian.linalg.rows import Fixed, Rows, blocks, exact, gradient
-from gramian.models.recipe import Part, setting
+from gramian.core.params import Configurable, configurable, param
+from gramian.linalg.row_solvers import (
+    FixedSide,
+    RowProblems,
+    solve_cholesky,
+    solve_conjugate_gradient,
+    solve_subspaces,
+)
 
 
-@dataclass(frozen=True)
-class Solver(Part, ABC):
-    """Solves for rows, in place."""
+class Solver(Configurable, ABC):
+    """Solves all rows of a half step, in place."""
 
     @abstractmethod
-    def passes(self, rank: int) -> float:
-        """About how much a row costs, in sums over its vectors."""
-
-    @abstractmethod
-    def solve(self, rows: Rows, fixed: Fixed, out: np.ndarray) -> np.ndarray:
-        """From where `out` is. Gives the least value of each row's problem, NaN where there is none."""
+    def solve(self, rows: RowProblems, fixed: FixedSide, out: np.ndarray) -> np.ndarray:
+        """Solve from the vectors in `out`. Return the value of each row's objective, NaN where it has no minimum."""
 
 
-@dataclass(frozen=True)
+@configurable
 class Cholesky(Solver):
-    """Every row exactly: rank³ for each, or less for a row shorter than the rank."""
+    """Solve every row exactly: rank³ operations each, or fewer for a row shorter than the rank."""
 
-    def passes(self, rank: int) -> float:
-        return rank / 8
-
-    def solve(self, rows: Rows, fixed: Fixed, out: np.ndarray) -> np.ndarray:
-        return exact(rows, fixed, out)
+    def solve(self, rows: RowProblems, fixed: FixedSide, out: np.ndarray) -> np.ndarray:
+        return solve_cholesky(rows, fixed, out)
 
 
-@dataclass(frozen=True)
+@configurable
 class ConjugateGradient(Solver):
-    """A few steps from where a row was an epoch ago. Two of them are usually as good as exact, and much faster."""
+    """Take a few conjugate gradient steps from the row's previous vector. Two are usually as good as exact, and much faster."""
 
-    steps: int = setting(2, "steps for each row", at_least=1)
+    steps: int = param(2, "conjugate gradient steps for each row", at_least=1)
 
-    def passes(self, rank: int) -> float:
-        return 2 * (self.steps + 1)
-
-    def solve(self, rows: Rows, fixed: Fixed, out: np.ndarray) -> np.ndarray:
-        return gradient(rows, fixed, out, self.steps)
+    def solve(self, rows: RowProblems, fixed: FixedSide, out: np.ndarray) -> np.ndarray:
+        return solve_conjugate_gradient(rows, fixed, out, self.steps)
 
 
-@dataclass(frozen=True)
+@configurable
 class Subspace(Solver):
-    """Exact in `size` factors after `size` factors (iALS++): for a large rank."""
+    """Solve exactly for `size` factors at a time, the others held fixed (iALS++, Rendle et al. 2021): for a large rank."""
 
-    size: int = setting(32, "factors solved for at a time", at_least=1)
+    size: int = param(32, "factors solved for at a time", at_least=1)
 
-    def passes(self, rank: int) -> float:
-        return min(self.size, rank) / 4 + 2
-
-    def solve(self, rows: Rows, fixed: Fixed, out: np.ndarray) -> np.ndarray:
-        return blocks(rows, fixed, out, min(self.size, out.shape[1]))
+    def solve(self, rows: RowProblems, fixed: FixedSide, out: np.ndarray) -> np.ndarray:
+        return solve_subspaces(rows, fixed, out, min(self.size, out.shape[1]))
 
 
 SOLVERS = (ConjugateGradient, Cholesky, Subspace)

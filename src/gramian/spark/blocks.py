@@ -1,13 +1,13 @@
-"""Blocks: some users of a cluster's interactions, each with all of its items, as one sparse matrix.
+"""Blocks: the unit of work on a cluster. A block holds some users, each with all of its items, as one sparse matrix.
 
-A block is a row of a DataFrame, its arrays as bytes: it is written once, when events are read, and everything else maps over
-blocks with the functions that work on one machine. User number r is in block r % n_blocks.
+A block is one row of a DataFrame with its arrays as bytes. Blocks are built once, when the events are read; everything else
+maps over them with the functions that work on one machine. The user in row r of the whole matrix is in block r % n_blocks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -17,160 +17,157 @@ import pyarrow as pa
 import scipy.sparse as sp
 from numba import config
 from py4j.protocol import Py4JJavaError
-from pyspark import RDD, TaskContext
+from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 
 from gramian import errors
-from gramian.data.ids import Index
-from gramian.data.interactions import Interactions, csr
-from gramian.data.tables import weights
+from gramian.data.numbers import require_weights
 from gramian.errors import InvalidInput
-from gramian.linalg.threads import threads
+from gramian.linalg.sparse import csr_from_sorted, row_of_entry
 
-SCHEMA = "block int, rows binary, users binary, indptr binary, columns binary, values binary, times binary"
-ARROW = pa.schema(
-    [("block", pa.int32())] + [(name, pa.binary()) for name in ("rows", "users", "indptr", "columns", "values", "times")]
-)
-
-
-TOLD = re.compile(r"gramian\.errors\.(\w+): expected (.+); got (.*)\. ([A-Z].*)\.")
+BLOCK_ARRAYS = ("rows", "users", "indptr", "columns", "values", "times")
+BLOCK_SCHEMA = ", ".join(["block int", *(f"{name} binary" for name in BLOCK_ARRAYS)])
+ARROW_BLOCK_SCHEMA = pa.schema([("block", pa.int32()), *((name, pa.binary()) for name in BLOCK_ARRAYS)])
+TASK_ERROR = re.compile(r"gramian\.errors\.(\w+): expected (.+); got (.*)\. ([A-Z].*)\.")  # in the traceback of a task
 
 
 class Block(NamedTuple):
-    """Users with their numbers, ids and histories."""
+    """Some users with their ids and histories.
+
+    Parameters
+    ----------
+    number
+        The number of the block.
+    user_rows
+        The row of each user in the whole matrix, in ascending order.
+    user_ids
+        The id of each user.
+    matrix
+        The users' histories, in the columns of all items.
+    times
+        One per stored entry, where the events have times.
+    """
 
     number: int
-    rows: np.ndarray  # the number of each user among all
-    users: pa.Array  # their ids
+    user_rows: np.ndarray
+    user_ids: pa.Array
     matrix: sp.csr_array
     times: np.ndarray | None
 
-    @property
-    def events(self) -> Interactions:
-        """The same for functions that ask for no ids."""
-        return Interactions(self.matrix, NOBODY, NOBODY, self.times)
+    def keep(self, mask: np.ndarray) -> Block:
+        """Return the same users with only the entries where the mask is true."""
+        x = self.matrix
+        matrix = csr_from_sorted(row_of_entry(x)[mask], x.indices[mask], x.data[mask], x.shape)
+        return self._replace(matrix=matrix, times=None if self.times is None else self.times[mask])
 
-    def keep(self, entries: np.ndarray) -> Block:
-        """The same users with only the entries where the mask is true."""
-        kept = self.events.keep(entries)
-        return self._replace(matrix=kept.matrix, times=kept.times)
+    def take(self, positions: np.ndarray) -> Block:
+        """Return the users at these positions of the block, given in ascending order."""
+        times = None if self.times is None else self.times[np.isin(row_of_entry(self.matrix), positions)]
+        user_ids = self.user_ids.take(pa.array(positions))
+        return Block(self.number, self.user_rows[positions], user_ids, self.matrix[positions], times)
 
-    def take(self, some: np.ndarray) -> Block:
-        """The users at these places."""
-        entries = np.isin(self.events.rows, some)
-        times = None if self.times is None else self.times[entries]
-        return Block(self.number, self.rows[some], self.users.take(pa.array(some)), self.matrix[some], times)
-
-    def packed(self) -> pa.RecordBatch:
+    def encode(self) -> pa.RecordBatch:
+        """Return the block as one row of a DataFrame. Values that are all 1 take no space."""
         x = self.matrix
         with pa.BufferOutputStream() as sink:
-            batch = pa.record_batch([self.users], names=["user"])
+            batch = pa.record_batch([self.user_ids], names=["user"])
             with pa.ipc.new_stream(sink, batch.schema) as stream:
                 stream.write_batch(batch)
-            users = sink.getvalue().to_pybytes()
+            user_ids = sink.getvalue().to_pybytes()
         values = b"" if (x.data == 1).all() else x.data.tobytes()
-        parts = [self.rows.tobytes(), users, x.indptr.astype(np.int64).tobytes(), x.indices.tobytes(), values]
-        parts.append(b"" if self.times is None else self.times.tobytes())
-        return pa.record_batch([[self.number], *([part] for part in parts)], schema=ARROW)
+        arrays = [self.user_rows.tobytes(), user_ids, x.indptr.astype(np.int64).tobytes(), x.indices.tobytes(), values]
+        arrays.append(b"" if self.times is None else self.times.tobytes())
+        return pa.record_batch([[self.number], *([array] for array in arrays)], schema=ARROW_BLOCK_SCHEMA)
 
 
-NOBODY = Index(())
+class BlockFormat(NamedTuple):
+    """What all blocks of a data set share, and what decoding them needs.
 
-
-class Shape(NamedTuple):
-    """What is the same for all blocks."""
+    Parameters
+    ----------
+    n_items
+        The number of columns.
+    user_type
+        The Spark type of the user ids.
+    time_dtype
+        The NumPy type of the times; None where the events have no times.
+    """
 
     n_items: int
-    users: str  # the type of their ids, as Spark names it
-    times: str | None  # their NumPy type
+    user_type: str
+    time_dtype: str | None
 
-    def unpacked(self, row: Any) -> Block:
-        """A block from its row, in Arrow or not."""
-        parts = {name: np.frombuffer(row[name], np.uint8) for name in ARROW.names[1:]}
+    def decode(self, row: Any) -> Block:
+        """Return the block that `Block.encode` wrote, from a Spark row or a dictionary."""
+        arrays = {name: np.frombuffer(row[name], np.uint8) for name in BLOCK_ARRAYS}
         with pa.ipc.open_stream(row["users"]) as stream:
-            users = stream.read_all().column(0).combine_chunks()
-        indptr, columns = parts["indptr"].view(np.int64), parts["columns"].view(np.int32)
-        values = parts["values"].view(np.float32) if len(parts["values"]) else np.ones(len(columns), np.float32)
+            user_ids = stream.read_all().column(0).combine_chunks()
+        indptr, columns = arrays["indptr"].view(np.int64), arrays["columns"].view(np.int32)
+        values = arrays["values"].view(np.float32) if len(arrays["values"]) else np.ones(len(columns), np.float32)
         shape = (len(indptr) - 1, self.n_items)
         matrix = sp.csr_array((values, columns, indptr.astype(np.int32 if len(columns) < 2**31 else np.int64)), shape)
-        times = parts["times"].view(self.times) if self.times else None
-        return Block(int(row["block"]), parts["rows"].view(np.int64), users, matrix, times)
-
-    def each(self, blocks: DataFrame, function: Callable[[Block], Iterable[pa.RecordBatch]], schema: str) -> DataFrame:
-        """What a function makes of every block, in Arrow."""
-
-        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with threads(cpus()):
-                for batch in batches:
-                    for row in batch.to_pylist():
-                        yield from function(self.unpacked(row))
-
-        return blocks.mapInArrow(run, schema)
-
-    def rdd(self, blocks: DataFrame) -> RDD[Block]:
-        """Blocks as objects, for what is summed over them or keeps vectors beside them."""
-        return blocks.rdd.map(self.unpacked)
-
-    def gathered(self, blocks: Iterable[Block]) -> tuple[list[Any], sp.csr_array, np.ndarray | None]:
-        """All users of these blocks in the order of their numbers: ids, matrix, times."""
-        parts = list(blocks)
-        order = np.argsort(np.concatenate([part.rows for part in parts]))
-        ids = [user for part in parts for user in part.users.to_pylist()]
-        together = sp.csr_array(sp.vstack([part.matrix for part in parts], format="csr"))
-        times = None
-        if self.times:
-            stored = sp.csr_array((np.arange(together.nnz), together.indices, together.indptr), together.shape)
-            times = np.concatenate([part.times for part in parts])[stored[order].data]
-        matrix = together[order]
-        entries = np.repeat(np.arange(len(order)), np.diff(matrix.indptr))
-        return [ids[at] for at in order], csr(entries, matrix.indices, matrix.data, matrix.shape), times
+        times = arrays["times"].view(self.time_dtype) if self.time_dtype else None
+        return Block(int(row["block"]), arrays["rows"].view(np.int64), user_ids, matrix, times)
 
 
-def cpus() -> int:
-    """Cores of a task, as the cluster deals them out."""
-    task, most = TaskContext.get(), config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-    return 1 if task is None else min(task.cpus(), most)
+def pack_events(batches: Iterable[pa.RecordBatch], block_format: BlockFormat, id_type: pa.DataType) -> Iterator[pa.RecordBatch]:
+    """Build the blocks of one partition.
+
+    A row is either an event (block, row, column, value, time) or, once for each user, an id (block, row, user).
+    """
+    tables = [pl.DataFrame(batch) for batch in batches if batch.num_rows]
+    if not tables:
+        return
+    table = pl.concat(tables)
+    merge = [pl.col(name).sum() if name == "value" else pl.col(name).max() for name in table.columns[3:-1]]
+    for (number,), rows_of_block in table.partition_by("block", as_dict=True).items():
+        users = rows_of_block.filter(pl.col("column").is_null()).sort("row")
+        events = rows_of_block.filter(pl.col("column").is_not_null())
+        events = events.group_by("row", "column").agg(merge).sort("row", "column")
+        user_rows = users["row"].to_numpy()
+        if users["row"].n_unique() < len(user_rows):
+            do = "Persist the table while it is being read"
+            raise InvalidInput("the same events each time the table is read", "other events", do)
+        values = require_weights(events["value"]).to_numpy() if "value" in events.columns else np.ones(len(events))
+        positions = np.searchsorted(user_rows, events["row"].to_numpy())
+        shape = (len(user_rows), block_format.n_items)
+        matrix = csr_from_sorted(positions, events["column"].to_numpy(), values, shape)
+        times = events["time"].to_numpy().view(block_format.time_dtype) if block_format.time_dtype else None
+        yield Block(int(number), user_rows, pa.array(users["user"].to_list(), id_type), matrix, times).encode()
 
 
-def added(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Sums of blocks, part by part."""
+def concatenate_blocks(blocks: Iterable[Block]) -> tuple[list[Any], sp.csr_array, np.ndarray | None]:
+    """Return all users of these blocks in the order of their rows: ids, matrix and times."""
+    blocks = list(blocks)
+    order = np.argsort(np.concatenate([block.user_rows for block in blocks]))
+    ids = [user for block in blocks for user in block.user_ids.to_pylist()]
+    unordered = sp.csr_array(sp.vstack([block.matrix for block in blocks], format="csr"))
+    times = None
+    if blocks[0].times is not None:
+        entries = sp.csr_array((np.arange(unordered.nnz), unordered.indices, unordered.indptr), unordered.shape)
+        times = np.concatenate([block.times for block in blocks])[entries[order].data]
+    x = unordered[order]
+    return [ids[position] for position in order], csr_from_sorted(row_of_entry(x), x.indices, x.data, x.shape), times
+
+
+def task_cores() -> int:
+    """Return the number of cores of this task (`spark.task.cpus`)."""
+    task, n_threads = TaskContext.get(), config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    return 1 if task is None else min(task.cpus(), n_threads)
+
+
+def add_tuples(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the elementwise sum of two tuples."""
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
 @contextmanager
-def retold() -> Iterator[None]:
-    """An error of ours that was raised in a task is raised here in its own words."""
+def reraise_task_errors() -> Iterator[None]:
+    """Unwrap errors of this library that a task raised from Spark's error, which holds only their traceback as text."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        told = TOLD.search(str(error))
-        if told is None:
+        task_error = TASK_ERROR.search(str(error))
+        if task_error is None:
             raise
-        raise getattr(errors, told[1])(*told.groups()[1:]) from None
-
-
-def packing(shape: Shape, ids: pa.DataType) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Makes blocks of numbered events: (block, row, column, value, time), and once for each user (block, row, user)."""
-
-    def pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = [pl.DataFrame(batch) for batch in batches if batch.num_rows]
-        if not parts:
-            return
-        table = pl.concat(parts)
-        merge = [pl.col(name).sum() if name == "value" else pl.col(name).max() for name in table.columns[3:-1]]
-        for (number,), some in table.partition_by("block", as_dict=True).items():
-            known = some.filter(pl.col("column").is_null()).sort("row")
-            events = some.filter(pl.col("column").is_not_null())
-            events = events.group_by("row", "column").agg(merge).sort("row", "column")
-            rows = known["row"].to_numpy()
-            if known["row"].n_unique() < len(rows):
-                raise InvalidInput("the same events at every look", "others", "Persist the table while it is being read")
-            values = weights(events["value"]).to_numpy() if "value" in events.columns else np.ones(len(events))
-            at = np.searchsorted(rows, events["row"].to_numpy())
-            matrix = csr(at, events["column"].to_numpy(), values, (len(rows), shape.n_items))
-            times = events["time"].to_numpy().view(shape.times) if shape.times else None
-            users = pa.array(known["user"].to_list(), ids)
-            yield Block(int(number), rows, users, matrix, times).packed()
-
-    return pack
+        raise getattr(errors, task_error[1])(*task_error.groups()[1:]) from None

@@ -1,23 +1,27 @@
-"""Recipes fitted on a cluster: it sums the Gram or maps the row solver, and the driver does the rest, as on one machine."""
+"""Fit recipes on a cluster: it sums the Gram matrix or maps the row solver, and the driver does the rest, as on one machine."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
 
-from gramian.errors import InvalidInput, NotSupported, UsersElsewhere
-from gramian.linalg.symmetric import checked_dtype
-from gramian.linalg.threads import threads
-from gramian.models.als import Alternating
+from gramian.core.fit_check import require_finite_scorer
+from gramian.core.recipe import GramRecipe, Recipe, retry_in_float64
+from gramian.core.recommender import Recommender
+from gramian.core.scorer import Scorer
+from gramian.errors import InvalidInput, NoHistoriesWarning, NotSupported
+from gramian.linalg.symmetric import parse_dtype
+from gramian.linalg.threads import limit_threads
+from gramian.models.als import AlternatingRecipe
 from gramian.models.popularity import Popularity
-from gramian.models.recipe import OfGram, Recipe, precise
-from gramian.recommender import Recommender, Scorer
-from gramian.spark.als import trained
-from gramian.spark.blocks import retold
+from gramian.models.scorers import GlobalScores
+from gramian.spark.als import train_als
+from gramian.spark.blocks import reraise_task_errors
 from gramian.spark.events import SparkInteractions
-from gramian.spark.sums import gram
+from gramian.spark.gram_sums import gram
+from gramian.validation import require_whole_number
 
-KEPT = 50_000_000  # interactions that a model takes along
+MAX_HISTORIES = 50_000_000  # interactions that a model keeps: about 1 GB on the driver
 
 
 def fit(
@@ -29,37 +33,62 @@ def fit(
     every: int = 5,
     n_threads: int | None = None,
 ) -> Recommender:
-    """The same model that `recipe.fit` gives on one machine.
+    """Fit a recipe on a cluster: the same model that `recipe.fit` gives on one machine.
 
-    Alternating least squares keep their epochs at `scratch`, a path that the cluster can write (a folder, hdfs://, s3a://),
-    after `every` few of them, and go on from there. A model has the histories of its users with it up to 50 million
-    interactions; one of more knows the items only, and `gr.spark.recommend` makes the lists of its users.
+    Parameters
+    ----------
+    recipe
+        Any recipe of the Gram matrix or of alternating least squares, or Popularity.
+    events
+        The interactions, from `gr.spark.interactions`.
+    dtype
+        "float32", or "float64" for twice the memory.
+    scratch
+        A path that the cluster can write (a folder, hdfs://, s3a://) for the checkpoints of alternating least squares. The same
+        training, killed and started again, continues after the last checkpoint, on a cluster of any size.
+    every
+        How many epochs from one checkpoint to the next.
+    n_threads
+        How many threads the driver uses; all cores if left out.
+
+    Returns
+    -------
+    Recommender
+        With its users' histories up to 50 million interactions. A larger one warns and has none: `gr.spark.recommend` makes
+        the lists of its users.
     """
     if not isinstance(events, SparkInteractions):
-        raise InvalidInput("interactions on a cluster", type(events).__name__, "Use recipe.fit for what is here")
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise InvalidInput("every of at least 1", repr(every), "Pass every=5, say")
-    if scratch is not None and not isinstance(recipe, Alternating):
-        raise NotSupported("a model of alternating least squares, with scratch", type(recipe).__name__, "Leave it out")
-    kind = checked_dtype(dtype)
-    known = events.local() if events.n_interactions <= KEPT else events.catalog
-    with retold(), threads(n_threads):
+        raise InvalidInput("interactions on a cluster", type(events).__name__, "Use recipe.fit for data on this machine")
+    require_whole_number("every", every, example=5)
+    if scratch is not None and not isinstance(recipe, AlternatingRecipe):
+        raise NotSupported("alternating least squares, for scratch on a cluster", type(recipe).__name__, "Leave scratch out")
+    parsed_dtype = parse_dtype(dtype)
+    histories = events.local() if events.n_interactions <= MAX_HISTORIES else None
+    with reraise_task_errors(), limit_threads(n_threads):
         scorer: Scorer
         if isinstance(recipe, Popularity):
-            scorer = recipe.scorer(events.catalog, kind)
-        elif isinstance(recipe, OfGram):
-            recipe.require_binary(events.is_binary)
-            normalised = recipe.normalised
-            scorer = precise(lambda kind: recipe.fit_gram(gram(events, kind, normalised=normalised), overwrite=True), kind)
-        elif isinstance(recipe, Alternating):
-            scorer = trained(recipe, events, kind, None if scratch is None else str(scratch), every)
+            scorer = GlobalScores(events.popularity)
+        elif isinstance(recipe, GramRecipe):
+            scorer = fit_gram_recipe(recipe, events, parsed_dtype)
+        elif isinstance(recipe, AlternatingRecipe):
+            scorer = train_als(recipe, events, parsed_dtype, None if scratch is None else str(scratch), every)
         else:
-            wanted = "a recipe of the Gram matrix or of alternating least squares, on a cluster"
-            raise NotSupported(wanted, type(recipe).__name__, "Fit it on one machine: recipe.fit(events.local())")
-    if known is events.catalog:
+            expected = "a recipe of the Gram matrix or of alternating least squares, on a cluster"
+            raise NotSupported(expected, type(recipe).__name__, "Fit it on one machine: recipe.fit(events.local())")
+    if histories is None:
         warnings.warn(
-            f"The model of {events} knows its items only. Use gr.spark.recommend, or recommend_for with histories.",
-            UsersElsewhere,
+            f"The model of {events} has no users' histories. Use gr.spark.recommend, or recommend_for with histories.",
+            NoHistoriesWarning,
             stacklevel=2,
         )
-    return Recommender(scorer, recipe, known)
+    return Recommender(require_finite_scorer(scorer, recipe), recipe, events.catalog, histories)
+
+
+def fit_gram_recipe(recipe: GramRecipe, events: SparkInteractions, dtype: type) -> Scorer:
+    """Sum the Gram on the cluster, and solve on the driver in its memory."""
+    recipe.require_binary(events.is_binary)  # before the cluster starts to work
+
+    def solve(dtype: type) -> Scorer:
+        return recipe.solve_gram(gram(events, dtype, normalised=recipe.normalised), overwrite=True)
+
+    return retry_in_float64(solve, dtype)

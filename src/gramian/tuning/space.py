@@ -1,88 +1,113 @@
-"""What a search tries: values of the settings of a recipe, in lists, or in ranges (low, high) for Optuna to choose from."""
+"""The points of a search: values of a recipe's parameters in lists, or in ranges (low, high) for Optuna to choose from."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from gramian.data.tables import is_number
+from gramian.core.params import Configurable, coerce, describe_constraint
+from gramian.core.recipe import Recipe
 from gramian.errors import InvalidInput, NotSupported
-from gramian.models.recipe import Part, Recipe, checked, wanted
+from gramian.validation import format_install_advice, is_number
 
-SWEEP = 16  # points of a free range
-LOG = 10  # a range that spans this factor is searched on a log scale
+SWEEP_POINTS = 16  # values tried of a free parameter that has a range
+LOG_SPAN = 10  # a range whose ends differ by this factor is searched on a log scale
 
 
 @dataclass(frozen=True)
 class Range:
+    """A range of a parameter."""
+
     low: float
     high: float
 
     @property
-    def log(self) -> bool:
-        return 0 < self.low * LOG <= self.high
+    def is_log(self) -> bool:
+        """Whether it is searched on a log scale."""
+        return 0 < self.low * LOG_SPAN <= self.high
+
+    def position(self, value: float) -> float:
+        """Return where in the range a value is, from 0 to 1, on the scale that is searched."""
+        low, high, at = np.log([self.low, self.high, value]) if self.is_log else (self.low, self.high, value)
+        return float((at - low) / (high - low))
 
     def points(self) -> list[float]:
-        space = np.geomspace if self.log else np.linspace
-        return [float(x) for x in space(self.low, self.high, SWEEP)]
+        """Return evenly spaced points, for a free parameter."""
+        space = np.geomspace if self.is_log else np.linspace
+        return [float(x) for x in space(self.low, self.high, SWEEP_POINTS)]
 
 
 class Space:
-    """The points to try of one kind of recipe."""
+    """The points to try of one model.
 
-    def __init__(self, kind: type[Recipe], given: Mapping[str, Any] | None) -> None:
-        if not (isinstance(kind, type) and issubclass(kind, Recipe)):
-            raise InvalidInput("a kind of recipe", repr(kind), "Pass gr.EDLAE, say, without parentheses")
-        own = {f.name: f for f in fields(kind)}
-        given = {} if given is None else given
-        foreign = sorted(set(given) - set(own))
-        if foreign:
-            raise InvalidInput(f"settings of {kind.__name__} ({', '.join(own) or 'none'})", foreign[0], "Leave it out")
-        self.kind = kind
-        self.axes = {name: axis(name, given.get(name, list(f.metadata["tries"]))) for name, f in own.items()}
-        for name, values in self.axes.items():
-            for value in [values.low, values.high] if isinstance(values, Range) else values:
-                if checked(value, own[name].metadata["like"], own[name].metadata) is None:
-                    what = wanted(own[name].metadata["like"], own[name].metadata)
-                    raise InvalidInput(f"{name} of {kind.__name__} to be {what}", repr(value), "Leave it out")
+    Parameters
+    ----------
+    model
+        The recipe class.
+    values
+        Parameter → list of values, or range (low, high). The others are searched over the values they declare.
+    """
+
+    def __init__(self, model: type[Recipe], values: Mapping[str, Any] | None) -> None:
+        if not (isinstance(model, type) and issubclass(model, Recipe)):
+            raise InvalidInput("a model class", repr(model), "Pass gr.EDLAE, say, without parentheses")
+        declared = {f.name: f for f in model.param_fields()}
+        values = {} if values is None else values
+        unknown = sorted(set(values) - set(declared))
+        if unknown:
+            names = ", ".join(declared) or "none"
+            raise InvalidInput(f"parameters of {model.__name__} ({names})", unknown[0], "Leave it out")
+        self.model, self.named = model, set(values)
+        self.axes = {name: parse_axis(name, values.get(name, list(f.metadata["tries"]))) for name, f in declared.items()}
+        for name, axis in self.axes.items():
+            for value in [axis.low, axis.high] if isinstance(axis, Range) else axis:
+                if coerce(value, declared[name]) is None and not (value is None and declared[name].default is None):
+                    expected = f"{name} of {model.__name__} to be {describe_constraint(declared[name])}"
+                    raise InvalidInput(expected, repr(value), "Leave it out")
 
     def grid(self) -> list[Recipe]:
-        """Every combination."""
-        ranges = [name for name, values in self.axes.items() if isinstance(values, Range)]
+        """Return every combination."""
+        ranges = [name for name, axis in self.axes.items() if isinstance(axis, Range)]
         if ranges:
             raise InvalidInput(f"a list of values for {ranges[0]}", "a range", "Pass a list, or trials=30 to search a range")
         return list(self.combinations(self.axes))
 
     def combinations(self, axes: Mapping[str, Any]) -> Iterator[Recipe]:
+        """Yield every combination of lists of values."""
         for values in product(*axes.values()):
-            yield self.kind(**dict(zip(axes, values, strict=True)))
+            yield self.model(**dict(zip(axes, values, strict=True)))
 
-    def suggested(self, trial: Any) -> list[Recipe]:
-        """The points of one Optuna trial: what Optuna chooses, with all values of what is free."""
-        free = {f.name for f in fields(self.kind) if f.metadata["free"]}
+    def vary_free(self, recipe: Recipe, fixed: str) -> Iterator[Recipe]:
+        """Yield a recipe with all values of its free parameters, except one that is fixed: they share its fit."""
+        free = {f.name: self.axes[f.name] for f in self.model.param_fields() if f.metadata["free"] and f.name != fixed}
+        yield from self.combinations({name: [value] for name, value in recipe.params.items()} | free)
+
+    def suggest(self, trial: Any) -> list[Recipe]:
+        """Return the points of an Optuna trial: what Optuna chooses, with all values of free parameters."""
         axes: dict[str, Any] = {}
-        for name, values in self.axes.items():
-            default = getattr(self.kind, name)
-            if name in free:
-                axes[name] = values.points() if isinstance(values, Range) else values
-            elif isinstance(values, Range) and isinstance(default, int):
-                axes[name] = [trial.suggest_int(name, int(values.low), int(values.high), log=values.log)]
-            elif isinstance(values, Range):
-                axes[name] = [trial.suggest_float(name, values.low, values.high, log=values.log)]
-            elif len(values) == 1:
-                axes[name] = values
+        for f in self.model.param_fields():
+            name, axis = f.name, self.axes[f.name]
+            if f.metadata["free"]:
+                axes[name] = axis.points() if isinstance(axis, Range) else axis
+            elif isinstance(axis, Range) and isinstance(f.default, int):
+                axes[name] = [trial.suggest_int(name, int(axis.low), int(axis.high), log=axis.is_log)]
+            elif isinstance(axis, Range):
+                axes[name] = [trial.suggest_float(name, axis.low, axis.high, log=axis.is_log)]
+            elif len(axis) == 1:
+                axes[name] = axis
             else:
-                axes[name] = [trial.suggest_categorical(name, [str(v) if isinstance(v, Part) else v for v in values])]
+                choices = [str(value) if isinstance(value, Configurable) else value for value in axis]
+                axes[name] = [trial.suggest_categorical(name, choices)]
         return list(self.combinations(axes))
 
 
-def axis(name: str, values: Any) -> Range | list[Any]:
-    """One setting's values: a number, a list of them, or a range (low, high)."""
-    if isinstance(values, bool | str | Part) or is_number(values):
+def parse_axis(name: str, values: Any) -> Range | list[Any]:
+    """Return the values of one parameter from a single value, a list, or a range (low, high)."""
+    if isinstance(values, bool | str | Configurable) or is_number(values):
         return [values]
     if isinstance(values, tuple) and len(values) == 2 and all(is_number(v) for v in values):
         if not values[0] < values[1] < float("inf"):
@@ -90,19 +115,19 @@ def axis(name: str, values: Any) -> Range | list[Any]:
         return Range(*map(float, values))
     if isinstance(values, Mapping) or not hasattr(values, "__iter__"):
         raise InvalidInput(f"a list of values for {name}, or a range (low, high)", repr(values), "Pass [10, 100], say")
-    found = [v.item() if isinstance(v, np.generic) else v for v in values]
-    if not found:
+    listed = [v.item() if isinstance(v, np.generic) else v for v in values]
+    if not listed:
         raise InvalidInput(f"at least one value for {name}", "none", "Pass [10, 100], say")
-    return found
+    return listed
 
 
-def study(seed: int) -> Any:
-    """An Optuna study that gives the same points for the same seed and the same values told."""
+def create_study(seed: int) -> Any:
+    """Return an Optuna study that suggests the same points for the same seed and the same values told."""
     try:
         import optuna  # noqa: PLC0415
     except ImportError:
         raise NotSupported(
-            "Optuna, for trials", "no such package", "Install gramian[tune], or search a grid of lists"
+            "Optuna, for trials", "no such package", f"{format_install_advice('tune')}, or search a grid of lists"
         ) from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))

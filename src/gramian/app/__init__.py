@@ -1,1 +1,0 @@
-"""What a person meets: the command line and the demo."""

@@ -1,0 +1,1 @@
+"""Parameters, recipes, scorers, recommenders and the registry."""

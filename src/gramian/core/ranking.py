@@ -1,0 +1,137 @@
+"""From histories to ranked lists: the one path that recommending, evaluating, tuning and serving share.
+
+A scorer yields panels of scores; the best k columns of each user are kept, without what must be excluded. A history without
+any item gets the most popular items: the fallback exists here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.core.scorer import Panels
+from gramian.data.catalog import Catalog
+from gramian.data.ids import Index
+from gramian.errors import InvalidInput
+from gramian.linalg.sparse import csr_from_sorted
+from gramian.linalg.threads import limit_threads
+from gramian.linalg.topk import ScaledTopK, TopK, rank_values
+from gramian.progress import progress_bar
+
+USERS_PER_BLOCK = 16_384  # scored at once: enough to share the packing of weights, few enough to bound the memory
+
+
+@dataclass(frozen=True)
+class Exclusions:
+    """What a list must not show.
+
+    Parameters
+    ----------
+    seen
+        Whether to exclude the items of the history.
+    self_ids
+        For each history the id of its user, whose item of the same id is excluded (links between nodes of one graph).
+    """
+
+    seen: bool = True
+    self_ids: Sequence[Any] | None = None
+
+    def columns(self, histories: sp.csr_array, start: int, items: Index) -> sp.csr_array | None:
+        """Return the excluded columns of some histories, the first of which is number `start`; None if there are none."""
+        seen = histories if self.seen else None
+        if self.self_ids is None:
+            return seen
+        self_columns = items.positions(list(self.self_ids[start : start + histories.shape[0]]))
+        rows = np.flatnonzero(self_columns >= 0)
+        links = csr_from_sorted(rows, self_columns[rows], np.ones(len(rows), np.float32), histories.shape)
+        return links if seen is None else (seen + links).sorted_indices()
+
+    def ranks_without_self(self, columns: np.ndarray, users: np.ndarray, items: Index) -> np.ndarray:
+        """Return, for each user, the first k ranks of a shared list of k + 1 columns, without the item of the user's id."""
+        if self.self_ids is None:
+            return np.tile(np.arange(len(columns) - 1), (len(users), 1))
+        self_columns = items.positions([self.self_ids[user] for user in users.tolist()])
+        self_columns[self_columns < 0] = -2  # −1 marks the end of a short list
+        n_skipped = (columns[None, :-1] == self_columns[:, None]).cumsum(axis=1)
+        return np.arange(len(columns) - 1) + n_skipped
+
+
+EXCLUDE_SEEN = Exclusions()
+
+
+def finite_panels(score: Callable[[sp.csr_array], Panels], histories: sp.csr_array) -> Panels:
+    """Yield the panels of scores, and refuse histories whose weights are so large that a score is not finite."""
+    panels = None
+    while True:
+        with np.errstate(over="ignore", invalid="ignore"):
+            panels = score(histories) if panels is None else panels
+            first, panel = next(panels, (0, None))
+            if panel is None:
+                return
+            is_finite = bool(np.isfinite(panel.sum()) or np.isfinite(panel).all())  # a sum is cheap, and seldom overflows
+        if not is_finite:
+            got = f"scores beyond the range of {panel.dtype} for weights up to {histories.data.max(initial=0):.3g}"
+            raise InvalidInput("histories with finite scores", got, "Lower the weights")
+        yield first, panel
+
+
+def rank_blocks(
+    score: Callable[[sp.csr_array], Panels],
+    catalog: Catalog,
+    histories: sp.csr_array,
+    k: int,
+    *,
+    allowed: np.ndarray | None = None,
+    exclusions: Exclusions = EXCLUDE_SEEN,
+    n_threads: int | None = None,
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield lists for a block of users at a time: (first user, columns, scores); a short list ends in −1 and −inf."""
+    allowed = np.ones(len(catalog), np.bool_) if allowed is None else allowed
+    starts = range(0, max(1, histories.shape[0]), USERS_PER_BLOCK)  # at least one block, even of no users
+    with progress_bar("recommending", len(starts) * len(catalog)) as advance:
+        for start in starts:
+            block = histories[start : start + USERS_PER_BLOCK]
+            best = TopK(block.shape[0], k, exclusions.columns(block, start, catalog.ids), allowed)
+            with limit_threads(n_threads):
+                for first, panel in finite_panels(score, block):
+                    best.push(panel, first)
+                    advance(panel.shape[1])
+                columns, scores = best.lists()
+            empty, popular, counts = popular_lists(block, catalog, k, allowed, exclusions, start)
+            columns[empty], scores[empty] = popular, counts
+            yield start, columns, scores
+
+
+def rank_scaled(
+    score: Callable[[sp.csr_array], Panels], catalog: Catalog, histories: sp.csr_array, k: int, scales: np.ndarray
+) -> np.ndarray:
+    """Rank for several models whose scores differ only by a scale per item (models × items): users × models × k columns."""
+    best = ScaledTopK(histories.shape[0], k, histories, scales)
+    for first, panel in finite_panels(score, histories):
+        best.push(panel, first)
+    columns = best.lists()
+    empty, popular, _ = popular_lists(histories, catalog, k)
+    columns[empty] = popular[:, None]
+    return columns
+
+
+def popular_lists(
+    histories: sp.csr_array,
+    catalog: Catalog,
+    k: int,
+    allowed: np.ndarray | None = None,
+    exclusions: Exclusions = EXCLUDE_SEEN,
+    start: int = 0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the rows of histories without any item, and their lists of the most popular items: rows, columns, counts."""
+    empty = np.flatnonzero(np.diff(histories.indptr) == 0)
+    if len(empty) == 0:
+        return empty, np.empty((0, k), np.int32), np.empty((0, k))
+    allowed = np.ones(len(catalog), np.bool_) if allowed is None else allowed
+    (columns,), (counts,) = rank_values(catalog.popularity, k + 1, allowed)
+    ranks = exclusions.ranks_without_self(columns, start + empty, catalog.ids)
+    return empty, columns[ranks], counts[ranks]

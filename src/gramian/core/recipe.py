@@ -1,0 +1,220 @@
+"""A recipe is a model's frozen hyperparameters, checked on creation. Fitting it returns a Recommender and changes nothing.
+
+Recipe
+├── GramRecipe    the model is a function of the Gram matrix
+└── EpochRecipe   the model is trained epoch by epoch (epochs.py)
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Protocol, TypeVar
+
+import numpy as np
+
+from gramian.core.estimate import Estimate
+from gramian.core.fit_check import require_finite_scorer, warn_if_poor
+from gramian.core.gram import Gram
+from gramian.core.params import Configurable, params_equal
+from gramian.core.recommender import Recommender
+from gramian.core.registry import MODELS
+from gramian.core.scorer import Scorer
+from gramian.data.interactions import Interactions
+from gramian.errors import Diverged, Inaccurate, InvalidInput, NotSupported, PrecisionWarning
+from gramian.linalg.inverse import column_size, pivot_size
+from gramian.linalg.memory import available_bytes, is_memory_backed, require_memory
+from gramian.linalg.resumable import free_disk_bytes
+from gramian.linalg.symmetric import BLOCK_WIDTH, parse_dtype, stored_size
+from gramian.linalg.threads import limit_threads
+from gramian.validation import require_instance
+
+S = TypeVar("S")
+
+
+class RemoteInteractions(ABC):
+    """Interactions on a cluster, which know how to fit a recipe there."""
+
+    @abstractmethod
+    def fit_recipe(self, recipe: Recipe, dtype: type, scratch: str | Path | None, n_threads: int | None) -> Recommender:
+        """Fit a recipe where the interactions are."""
+
+
+class Counts(Protocol):
+    """Interactions or a Gram, by their numbers of users and items."""
+
+    @property
+    def n_users(self) -> int: ...
+
+    @property
+    def n_items(self) -> int: ...
+
+
+class Recipe(Configurable, ABC):
+    """Base class of all models: frozen parameters, and how to fit them."""
+
+    registry = MODELS
+    needs_binary: ClassVar[bool] = False  # whether the mathematics holds for 0/1 interactions only
+
+    def fit(
+        self,
+        events: Interactions | RemoteInteractions,
+        *,
+        dtype: str | type = "float32",
+        scratch: str | Path | None = None,
+        n_threads: int | None = None,
+    ) -> Recommender:
+        """Fit the model on interactions, here or on a cluster (`gr.spark.interactions`).
+
+        Parameters
+        ----------
+        events
+            The interactions.
+        dtype
+            "float32", or "float64" for twice the memory where a float32 inverse would be inaccurate.
+        scratch
+            A folder for the matrix (as a memory-mapped file) or for checkpoints. The same fit, killed and started again with
+            the same folder, continues where it was.
+        n_threads
+            How many threads to use; all cores if left out.
+
+        Returns
+        -------
+        Recommender
+        """
+        parsed_dtype = parse_dtype(dtype)
+        if isinstance(events, RemoteInteractions):
+            return events.fit_recipe(self, parsed_dtype, scratch, n_threads)
+        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        with limit_threads(n_threads), np.errstate(over="ignore", invalid="ignore"):  # `require_finite_scorer` checks
+            if scratch is None:
+                scorer = retry_in_float64(
+                    lambda dtype: require_finite_scorer(self.fit_scorer(events, dtype), self), parsed_dtype
+                )
+            else:
+                scorer = require_finite_scorer(self.fit_scorer_in(Path(scratch), events, parsed_dtype), self)
+            warn_if_poor(scorer, self, events)
+        return Recommender(scorer, self, events.catalog, events)
+
+    @abstractmethod
+    def fit_scorer(self, events: Interactions, dtype: type) -> Scorer:
+        """Fit the scorer in memory. Raises `Inaccurate` where a higher precision may help."""
+
+    def fit_scorer_in(self, scratch: Path, events: Interactions, dtype: type) -> Scorer:
+        """Fit the scorer with a scratch folder, continuing what an earlier run left there."""
+        raise NotSupported("a full-rank autoencoder or a model trained in epochs", type(self).__name__, "Leave scratch out")
+
+    def canonical(self) -> Recipe:
+        """Return the simplest recipe that gives the same lists: its scores are the same up to a positive factor."""
+        return self
+
+    def require_binary(self, is_binary: bool) -> None:
+        """Refuse weighted interactions where the mathematics holds for 0/1 only."""
+        if self.needs_binary and not is_binary:
+            do = "Read the events with min_value=... instead of value=..., or choose a model that takes weights"
+            raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
+
+    def estimate(self, events: Interactions, *, dtype: str | type = "float32", scratch: str | Path | None = None) -> Estimate:
+        """Count the memory and disk space that `fit` with the same arguments would need."""
+        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        parsed_dtype = parse_dtype(dtype)
+        if scratch is None:
+            return Estimate(self.fit_bytes(events, parsed_dtype), available_bytes())
+        folder = Path(scratch)
+        in_memory, on_disk = self.scratch_bytes(events, parsed_dtype)
+        if is_memory_backed(folder):
+            in_memory += on_disk
+        return Estimate(in_memory, available_bytes(), on_disk, free_disk_bytes(folder))
+
+    def fit_bytes(self, events: Interactions, dtype: type) -> int:
+        """Return the peak memory of a fit, beside the interactions."""
+        return 8 * events.n_items
+
+    def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
+        """Return the memory and the disk space of a fit with a scratch folder."""
+        raise NotSupported("a full-rank autoencoder or a model trained in epochs", type(self).__name__, "Leave scratch out")
+
+
+class GramRecipe(Recipe):
+    """A recipe whose model is a function of the Gram matrix, plain or row-normalised."""
+
+    normalised: ClassVar[bool] = False  # whether it needs the row-normalised Gram
+    needs_dense_gram: ClassVar[bool] = True  # False where products with X suffice
+
+    @abstractmethod
+    def solve(self, gram: Gram, overwrite: bool) -> Scorer:
+        """Compute the scorer from a Gram of the right kind, in its memory if `overwrite`."""
+
+    def fit_gram(self, gram: Gram, *, overwrite: bool = False) -> Recommender:
+        """Fit the model from a Gram matrix. The model knows its items, but no users' histories.
+
+        Parameters
+        ----------
+        gram
+            The Gram matrix, which `gr.Gram.of` or a cluster computed.
+        overwrite
+            Work in the Gram's own memory instead of a copy. The Gram must not be used afterwards.
+        """
+        return Recommender(require_finite_scorer(self.solve_gram(gram, overwrite), self), self, gram.catalog)
+
+    def solve_gram(self, gram: Gram, overwrite: bool) -> Scorer:
+        """Check that a Gram is of the right kind, and solve."""
+        require_instance(gram, Gram, "Make it: gr.Gram.of(events)")
+        if gram.is_normalised != self.normalised:
+            names = ("the plain Gram", "the row-normalised Gram")
+            do = f"Make it: gr.Gram.of(events, normalised={self.normalised})"
+            raise InvalidInput(f"{names[self.normalised]} for {type(self).__name__}", names[gram.is_normalised], do)
+        self.require_binary(gram.is_binary)
+        if not np.isfinite(gram.matrix.diagonal()).all():  # no entry is larger than the largest on the diagonal
+            expected = f"weights whose squares sum up within the range of {gram.matrix.dtype}"
+            raise Inaccurate(expected, "larger ones", "Rescale the weights, or use float64")
+        return self.solve(gram, overwrite)
+
+    def fit_scorer(self, events: Interactions, dtype: type) -> Scorer:
+        return self.solve_gram(self.compute_gram(events, dtype), overwrite=True)
+
+    def compute_gram(self, events: Interactions, dtype: type) -> Gram:
+        """Compute the Gram after checking that the fit has the memory it needs."""
+        require_memory(
+            self.fit_bytes(events, dtype),
+            f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
+            "Keep fewer items (events.k_core, --k-core), choose a model that needs no matrix (RegularizedPCA, LRR), or, with a "
+            "full-rank autoencoder, keep the matrix in a file (scratch=folder, --scratch)",
+        )
+        return Gram.of(events, dtype, normalised=self.normalised)
+
+    def fit_bytes(self, events: Interactions, dtype: type) -> int:
+        n = events.n_items
+        by_column = 8 * events.n_interactions  # a second copy of the interactions while the Gram is computed
+        numbers = stored_size(n) + column_size(n, BLOCK_WIDTH) + pivot_size(n, BLOCK_WIDTH)
+        return numbers * np.dtype(dtype).itemsize + by_column
+
+
+def equivalent(first: Recipe, second: Recipe) -> bool:
+    """Whether the recipes `first` and `second` give the same lists on any data: the same scores up to a positive factor."""
+    if not (isinstance(first, Recipe) and isinstance(second, Recipe)):
+        raise InvalidInput("two recipes", f"{type(first).__name__} and {type(second).__name__}", "Pass gr.EASE(l2=100), say")
+    a, b = first.canonical(), second.canonical()
+    return type(a) is type(b) and all(params_equal(value, b.params[name]) for name, value in a.params.items())
+
+
+def retry_in_float64(fit: Callable[[type], S], dtype: type) -> S:
+    """Return fit(dtype), or fit(float64) where float32 is not accurate enough."""
+    try:
+        return fit(dtype)
+    except Inaccurate as error:
+        if np.dtype(dtype) == np.float64 or isinstance(error, Diverged):
+            raise
+        problem = str(error)  # the error itself would keep the float32 matrix in memory
+    warnings.warn(f"{problem} Fitting again in float64.", PrecisionWarning, stacklevel=3)
+    return fit(np.float64)
+
+
+def require_rank(rank: int, highest: int, counts: Counts) -> None:
+    """Refuse a rank that the data cannot have."""
+    if rank > highest:
+        got = f"rank={rank:,} for {counts.n_users:,} users and {counts.n_items:,} items"
+        do = f"Choose rank={highest:,} or less" if highest else "There is nothing to factor"
+        raise InvalidInput(f"a rank of at most {highest:,}", got, do)

@@ -1,0 +1,430 @@
+"""The fitted model that callers use: it takes and returns ids, recommends, explains, updates, saves and loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.core.histories import Histories, History, encode_histories
+from gramian.core.params import format_value, params_of_json
+from gramian.core.ranking import EXCLUDE_SEEN, USERS_PER_BLOCK, Exclusions, finite_panels, rank_blocks
+from gramian.core.registry import MODELS, SCORERS
+from gramian.core.results import Explanation, Recommendations
+from gramian.core.scorer import (
+    Scorer,
+    SupportsExplanations,
+    SupportsFactors,
+    SupportsSimilarity,
+    SupportsWeights,
+    require_capability,
+)
+from gramian.core.updates import SupportsUpdates
+from gramian.data.catalog import Catalog
+from gramian.data.frames import render_html
+from gramian.data.ids import as_id_list
+from gramian.data.interactions import Interactions
+from gramian.data.suggestions import suggest_ids
+from gramian.errors import InvalidInput, NotSupported, UnknownId
+from gramian.io.damage import require_content
+from gramian.io.export import write_factors, write_lists
+from gramian.io.model_folder import SavedModel, open_model_folder, save_model_folder
+from gramian.linalg.memory import require_memory
+from gramian.linalg.threads import limit_threads
+from gramian.linalg.topk import rank_values
+from gramian.validation import require_instance, require_whole_number
+
+if TYPE_CHECKING:
+    from gramian.core.recipe import Recipe
+
+
+class Recommender:
+    """A fitted model: a scorer, the catalog of its items, the recipe that made it, and its users' histories if it has them.
+
+    Parameters
+    ----------
+    scorer
+        The fitted arrays.
+    recipe
+        The recipe they were fitted with.
+    catalog
+        The items, in the scorer's columns.
+    histories
+        The interactions the model was fitted on; None where the users are elsewhere, as on a cluster.
+    """
+
+    def __init__(self, scorer: Scorer, recipe: Recipe, catalog: Catalog, histories: Interactions | None = None) -> None:
+        self.scorer, self.recipe, self.catalog, self.histories = scorer, recipe, catalog, histories
+
+    def __repr__(self) -> str:
+        users = "" if self.histories is None else f"{self.histories.n_users:,} users, "
+        return f"Recommender({self.recipe}, {users}{len(self.catalog):,} items)"
+
+    def _repr_html_(self) -> str:
+        """The recipe and the sizes of the data as a table, for notebooks."""
+        rows = [(f.name, f.metadata["about"], format_value(getattr(self.recipe, f.name))) for f in self.recipe.param_fields()]
+        return render_html(repr(self), ["parameter", "", "value"], rows)
+
+    @property
+    def items(self) -> list[Any]:
+        """Item ids in column order."""
+        return self.catalog.ids.tolist()
+
+    @property
+    def users(self) -> list[Any]:
+        """The ids of the users whose histories the model has."""
+        return [] if self.histories is None else self.histories.users.tolist()
+
+    def history(self, user: Any) -> dict[Any, float]:
+        """Return what a user of the model has touched: item → weight."""
+        row = self._require_histories().matrix[self._rows([user])]
+        return dict(zip(self.catalog.ids[row.indices], row.data.tolist(), strict=True))
+
+    def recommend(
+        self,
+        users: Iterable[Any],
+        k: int = 10,
+        *,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
+        allow_tags: Iterable[str] | None = None,
+        deny_tags: Iterable[str] = (),
+        exclude_seen: bool = True,
+        exclude_self: bool = False,
+        n_threads: int | None = None,
+    ) -> Recommendations:
+        """Return the k best items for users the model was fitted on.
+
+        Parameters
+        ----------
+        users
+            User ids.
+        k
+            The length of a list. It is shorter when fewer items may be shown.
+        allow, deny
+            Recommend only these items, or none of these. Unknown ids are ignored.
+        allow_tags, deny_tags
+            Recommend only items with one of these tags, or none with any of these. Unknown tags are ignored.
+        exclude_seen
+            Leave out the items of the user's history.
+        exclude_self
+            Leave out the item with the user's own id, where users and items are the nodes of one graph.
+        n_threads
+            How many threads to use; all cores if left out.
+
+        Returns
+        -------
+        Recommendations
+            Equal scores are ordered by a fixed pseudo-random order of the items.
+        """
+        rows = self._rows(users)
+        histories = self._require_histories()
+        known = histories.users[rows]
+        exclusions = Exclusions(exclude_seen, known if exclude_self else None)
+        allowed = self.catalog.allowed(allow, deny, allow_tags, deny_tags)
+        return self.recommend_rows(histories.matrix[rows], k, allowed, exclusions, users=known, n_threads=n_threads)
+
+    def recommend_for(
+        self,
+        histories: Histories,
+        k: int = 10,
+        *,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
+        allow_tags: Iterable[str] | None = None,
+        deny_tags: Iterable[str] = (),
+        exclude_seen: bool = True,
+        n_threads: int | None = None,
+    ) -> Recommendations:
+        """Return the k best items for any histories; users need not appear in the training data.
+
+        Parameters
+        ----------
+        histories
+            For each list the item ids of a history, which count 1 each, or a mapping from item id to weight for a model of
+            weighted data. Items the model does not know are ignored and returned in `.unknown`; a history with no known item
+            gets the most popular items, marked in `.fallback`. Interactions of new users, such as `gr.read` returns, give a
+            list for each of their users.
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, n_threads
+            As in `recommend`.
+        """
+        matrix, unknown = self.encode_histories(histories)
+        users = histories.users.tolist() if isinstance(histories, Interactions) else None
+        allowed, exclusions = self.catalog.allowed(allow, deny, allow_tags, deny_tags), Exclusions(exclude_seen)
+        return self.recommend_rows(matrix, k, allowed, exclusions, users=users, unknown=unknown, n_threads=n_threads)
+
+    def encode_histories(self, histories: Histories) -> tuple[sp.csr_array, list[list[Any]]]:
+        """Return histories as rows in the model's columns, and for each history the items that the model does not know."""
+        return encode_histories(histories, self.catalog)
+
+    def recommend_rows(
+        self,
+        histories: sp.csr_array,
+        k: int,
+        allowed: np.ndarray | None,
+        exclusions: Exclusions,
+        *,
+        users: list[Any] | None = None,
+        unknown: list[list[Any]] | None = None,
+        n_threads: int | None = None,
+    ) -> Recommendations:
+        """Return lists for histories in the model's columns, as ids and titles. `recommend` and `recommend_for` call it."""
+        columns, scores = self.top_k(histories, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads)
+        fallback = (np.diff(histories.indptr) == 0).tolist()
+        return self._name_lists(columns, scores, users, unknown or [[] for _ in columns], fallback)
+
+    def recommend_to(
+        self,
+        path: str | Path,
+        k: int = 10,
+        *,
+        users: Iterable[Any] | None = None,
+        histories: Interactions | None = None,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
+        allow_tags: Iterable[str] | None = None,
+        deny_tags: Iterable[str] = (),
+        exclude_seen: bool = True,
+        exclude_self: bool = False,
+        n_threads: int | None = None,
+    ) -> None:
+        """Write the k best items of many users to a file: user, rank, item, title, score.
+
+        Only one block of users is in memory at a time, and the file appears only when it is complete.
+
+        Parameters
+        ----------
+        path
+            A file name ending in .parquet, .csv or .jsonl.
+        users
+            Users of the model; all of them if left out.
+        histories
+            The interactions of new users, to write their lists instead. Items that the model does not know are ignored.
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, exclude_self, n_threads
+            As in `recommend`.
+        """
+        if histories is not None:
+            if users is not None:
+                raise InvalidInput("users=... of the model or histories=... of new users", "both", "Pass one of them")
+            require_instance(histories, Interactions, "Wrap it: gr.Interactions.of(...)")
+            matrix, user_ids = self.encode_histories(histories)[0], histories.users.tolist()
+        else:
+            rows = None if users is None else self._rows(users)
+            known = self._require_histories()
+            matrix = known.matrix if rows is None else known.matrix[rows]
+            user_ids = known.users.tolist() if rows is None else known.users[rows]
+        exclusions = Exclusions(exclude_seen, user_ids if exclude_self else None)
+        k = min(require_whole_number("k", k, example=10), len(self.catalog))
+        allowed = self.catalog.allowed(allow, deny, allow_tags, deny_tags)
+
+        def blocks() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+            ranked = rank_blocks(
+                self.scorer.panels, self.catalog, matrix, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
+            )
+            for start, columns, scores in ranked:
+                yield np.arange(start, start + len(columns)), columns, scores
+
+        write_lists(path, user_ids, self.catalog, blocks())
+
+    def similar_items(
+        self,
+        item: Any,
+        k: int = 10,
+        *,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
+        allow_tags: Iterable[str] | None = None,
+        deny_tags: Iterable[str] = (),
+    ) -> Recommendations:
+        """Return the k items most similar to one item, as a single list. The rules are those of `recommend`."""
+        column = self.catalog.column(item)
+        allowed = self.catalog.allowed(allow, deny, allow_tags, deny_tags)
+        is_shown = np.ones(len(self.catalog), np.bool_) if allowed is None else allowed
+        is_shown[column] = False
+        similarity = require_capability(self.scorer, SupportsSimilarity, self.recipe).similar(column)
+        k = min(require_whole_number("k", k, example=10), len(self.catalog))
+        return self._name_lists(*rank_values(similarity, k, is_shown))
+
+    def explain(self, history: History, item: Any) -> Explanation:
+        """Return the contribution of each history item to the score of `item`, which is their sum.
+
+        Items that the model does not know add nothing and are returned in `.unknown`.
+        """
+        row, (unknown,) = self.encode_histories([history])
+        columns, column = row.indices, self.catalog.column(item)
+        explainer = require_capability(self.scorer, SupportsExplanations, self.recipe)
+        contributions = explainer.contributions(columns, row.data, column)
+        order = np.argsort(-np.abs(contributions), kind="stable")
+        ids, titles = self.catalog.ids[columns[order]], self.catalog.titles_of(columns[order])
+        return Explanation(
+            dict(zip(ids, contributions[order].tolist(), strict=True)),
+            None if titles is None else dict(zip(ids, titles, strict=True)),
+            unknown,
+        )
+
+    def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
+        """Return a model that has also learned from these new users, equal to a new fit at a fraction of its cost.
+
+        This model stays as it is. The users must be new; items may be new.
+        """
+        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        histories = self._require_histories()
+        known = events.users[histories.users.positions(events.users.tolist()) >= 0]
+        if known:
+            got = ", ".join(map(repr, known[:5]))
+            raise InvalidInput("users the model does not know", got, "Forget them first, then add them with all their events")
+        after = histories.join(events)
+        return self._update(after, events.reindex(events.users, after.items), 1, n_threads)
+
+    def forget_users(self, users: Iterable[Any], *, n_threads: int | None = None) -> Recommender:
+        """Return a model without these users, equal to a new fit without them. This model and its files stay as they are."""
+        rows, histories = np.unique(self._rows(users)), self._require_histories()
+        remaining = np.setdiff1d(np.arange(histories.n_users), rows)
+        if len(remaining) == 0:
+            raise InvalidInput("at least one user to keep", "all users", "Delete the model")
+        return self._update(histories.take(remaining), histories.take(rows), -1, n_threads)
+
+    def _update(self, after: Interactions, change: Interactions, sign: int, n_threads: int | None) -> Recommender:
+        if not isinstance(self.recipe, SupportsUpdates):
+            raise NotSupported("a full-rank autoencoder or Popularity", type(self.recipe).__name__, "Fit it again")
+        with limit_threads(n_threads):
+            scorer = self.recipe.update(self.scorer, after, change, sign)
+        return Recommender(scorer, self.recipe, after.catalog, after)
+
+    def scores(self, events: Interactions, *, n_threads: int | None = None) -> np.ndarray:
+        """Return dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""
+        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        histories = events.reindex(events.users, self.catalog.ids).matrix
+        n_users, n_items = histories.shape
+        require_memory(8 * n_users * n_items, f"{n_users:,} × {n_items:,} scores", "Use recommend")
+        scores = None
+        with limit_threads(n_threads):
+            for first, panel in finite_panels(self.scorer.panels, histories):
+                scores = np.empty((n_users, n_items), panel.dtype) if scores is None else scores
+                scores[:, first : first + panel.shape[1]] = panel
+        return np.asarray(scores)
+
+    def weights(self) -> np.ndarray:
+        """Return the dense n × n W of an item-item model, scores = history · W: for small catalogs and tests."""
+        return require_capability(self.scorer, SupportsWeights, self.recipe).weights()
+
+    def factors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the (user, item) vectors of a factor model, or the (encoder, decoder) of a low-rank model."""
+        first, *second = require_capability(self.scorer, SupportsFactors, self.recipe).factors().values()
+        return (first, second[0]) if second else (self._user_vectors(), first)
+
+    def _user_vectors(self) -> np.ndarray:
+        histories = self._require_histories()
+        return require_capability(self.scorer, SupportsFactors, self.recipe).user_vectors(histories.matrix)
+
+    def factors_to(self, path: str | Path, *, of: str = "items") -> None:
+        """Write the vectors of items or users for vector search, to .parquet (with ids) or to .npy (in their order).
+
+        Parameters
+        ----------
+        path
+            A file name ending in .parquet or .npy. Several arrays are stacked in .npy.
+        of
+            "items": a factor model has one vector per item. A low-rank model has an encoder and a decoder: the sum of the
+            encoder rows of a history (times its weights) is its vector, and items score by the inner product with their
+            decoder rows. "users": a vector for every user the model was fitted on.
+        """
+        if of not in ("items", "users"):
+            raise InvalidInput("factors of 'items' or 'users'", repr(of), "Choose one of them")
+        if of == "items":
+            vectors = require_capability(self.scorer, SupportsFactors, self.recipe).factors()
+            write_factors(path, "item", self.items, vectors, self.catalog.titles)
+        else:
+            write_factors(path, "user", self.users, {"vector": self._user_vectors()})
+
+    def top_k(
+        self,
+        histories: sp.csr_array,
+        k: int,
+        *,
+        allowed: np.ndarray | None = None,
+        exclusions: Exclusions = EXCLUDE_SEEN,
+        n_threads: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return columns and scores of the k best items for histories in the model's columns.
+
+        A short list ends in column −1 and score −inf. Items of a history are excluded unless `exclusions` says otherwise.
+        A history without any item gets the most popular items.
+        """
+        n_items = len(self.catalog)
+        k = min(require_whole_number("k", k, example=10), n_items)
+        if histories.shape[1] != n_items or histories.indices.max(initial=0) >= n_items or histories.indices.min(initial=0) < 0:
+            raise InvalidInput(f"histories in the model's {n_items} columns", f"{histories.shape[1]}", "Use events.reindex")
+        histories = histories if histories.has_sorted_indices else histories.sorted_indices()
+        columns = np.empty((histories.shape[0], k), np.int32)
+        scores = np.empty((histories.shape[0], k))
+        blocks = rank_blocks(
+            self.scorer.panels, self.catalog, histories, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
+        )
+        for start, block_columns, block_scores in blocks:
+            columns[start : start + USERS_PER_BLOCK], scores[start : start + USERS_PER_BLOCK] = block_columns, block_scores
+        return columns, scores
+
+    def _name_lists(
+        self,
+        columns: np.ndarray,
+        scores: np.ndarray,
+        users: list[Any] | None = None,
+        unknown: list[list[Any]] | None = None,
+        fallback: list[bool] | None = None,
+    ) -> Recommendations:
+        """Turn columns into ids and titles."""
+        lists = [row[row >= 0] for row in columns]
+        return Recommendations(
+            [self.catalog.ids[row] for row in lists],
+            [values[: len(row)].tolist() for values, row in zip(scores, lists, strict=True)],
+            users,
+            unknown,
+            fallback,
+            None if self.catalog.titles is None else [self.catalog.titles_of(row) or [] for row in lists],
+        )
+
+    def _require_histories(self) -> Interactions:
+        if self.histories is None:
+            do = "Use recommend_for with histories, or gr.spark.recommend on a cluster"
+            raise NotSupported("a model with its users' histories", "one fitted from a Gram or on a cluster", do)
+        return self.histories
+
+    def _rows(self, users: Iterable[Any]) -> np.ndarray:
+        """Return the rows of users, or raise `UnknownId`."""
+        users = as_id_list("user ids", users)
+        rows = self._require_histories().users.positions(users)
+        missing = [user for user, row in zip(users, rows, strict=True) if row < 0]
+        if missing:
+            do = suggest_ids(missing[0], self._require_histories().users, "Use recommend_for with their histories")
+            raise UnknownId("users the model was fitted on", ", ".join(map(repr, missing[:5])), do)
+        return rows
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to a folder of safetensors and JSON, atomically; `gr.load` reads it."""
+        facts, arrays = self.scorer.save()
+        saved = SavedModel(self.recipe.to_json(), self.scorer.name, facts, arrays, self.catalog, self.histories)
+        save_model_folder(path, saved)
+
+
+def load_model(path: str | Path, *, private: bool = False) -> Recommender:
+    """Load a model that `model.save` wrote, after verifying its checksums. Nothing in the folder can run.
+
+    Parameters
+    ----------
+    path
+        The model's folder, or a symbolic link to it. Models and scorers in it must be registered; see `gramian.register`.
+    private
+        Copy the arrays into the memory of this process. Otherwise their file is mapped, which is faster and shares memory with
+        other processes, but a program that overwrites the file in place, as `cp new/* model/` does, changes the loaded model or
+        kills the process. A copy takes the size of the arrays in memory.
+    """
+    with open_model_folder(path, private=private) as saved:
+        require_content(isinstance(saved.scorer, str) and isinstance(saved.recipe["name"], str), "names of recipe and scorer")
+        scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
+        require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
+        recipe = MODELS.find(saved.recipe["name"])(**params_of_json(saved.recipe))
+        return Recommender(scorer, recipe, saved.catalog, saved.histories)

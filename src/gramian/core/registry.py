@@ -1,0 +1,118 @@
+"""The registry: models, scorers, losses and metrics by name, open to classes from outside the package.
+
+One line registers a class, `gramian.register(MyModel)`; it then saves, loads, tunes, is served and is listed on the command
+line. Modules that register something are found by the entry-point group `gramian.plugins`, or are named in the environment
+variable GRAMIAN_PLUGINS (module names or paths of .py files, separated by commas). Loading a model never imports by a name
+found in a file: only what is registered counts.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gramian.errors import InvalidInput, MissingFile, NotRegistered
+
+PLUGIN_GROUP, PLUGIN_VARIABLE = "gramian.plugins", "GRAMIAN_PLUGINS"
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+class Registry(Mapping[str, E]):
+    """The registered entries of one kind, by name. `find` ignores case and loads plugins for a name it does not know."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, E] = {}
+
+    def __getitem__(self, name: str) -> E:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"Registry({self.kind}: {', '.join(self)})"
+
+    def add(self, name: str, entry: E) -> None:
+        """Register an entry. Only a newer definition of the same class, as in a notebook, may reuse a name."""
+        existing = self._entries.get(name)
+        if existing is not None and _origin(existing) != _origin(entry):
+            raise InvalidInput(f"a new name for a {self.kind}", f"{name!r}, which is {_origin(existing)}", "Rename the class")
+        self._entries[name] = entry
+
+    def find(self, name: str) -> E:
+        """Return an entry by its name in any case, or raise `NotRegistered`."""
+        if name.lower() not in map(str.lower, self._entries):
+            load_plugins()
+        by_name = {known.lower(): entry for known, entry in self._entries.items()}
+        if name.lower() not in by_name:
+            close = ", ".join(difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.5))
+            raise NotRegistered(
+                f"a {self.kind} among {', '.join(by_name)}",
+                f"{name!r}, which is not registered",
+                f"{f'Close: {close}' if close else 'Choose one of them'}, or import the module that calls gramian.register "
+                f"for it (or name that module in {PLUGIN_VARIABLE})",
+            )
+        return by_name[name.lower()]
+
+
+MODELS: Registry[Any] = Registry("model")
+SCORERS: Registry[Any] = Registry("scorer")
+LOSSES: Registry[Any] = Registry("loss")
+METRICS: Registry[Any] = Registry("metric")
+
+
+def register(entry: R) -> R:
+    """Register a model, scorer or loss class, or a metric. Returns it, so that it can be used as a decorator.
+
+    Parameters
+    ----------
+    entry
+        A subclass of `Recipe`, `Scorer` or `Loss`, or a `Metric`. It is found under its `name`, or else under its class name.
+    """
+    registry = getattr(entry, "registry", None)
+    if not isinstance(registry, Registry):
+        raise InvalidInput("a model, scorer or loss class, or a metric", repr(entry), "Subclass one of them")
+    registry.add(getattr(entry, "name", None) or entry.__name__, entry)  # type: ignore[attr-defined]
+    return entry
+
+
+@cache
+def load_plugins() -> None:
+    """Import the modules that register something from outside the package, once."""
+    for point in entry_points(group=PLUGIN_GROUP):
+        point.load()
+    for name in filter(None, os.environ.get(PLUGIN_VARIABLE, "").split(",")):
+        _import_plugin(name.strip())
+
+
+def _import_plugin(name: str) -> None:
+    if not name.endswith(".py"):
+        importlib.import_module(name)
+        return
+    if not Path(name).is_file():
+        raise MissingFile(f"a plugin at {name}", "no such file", f"Correct {PLUGIN_VARIABLE}")
+    module_name = f"gramian_plugin_{Path(name).stem}"
+    spec = importlib.util.spec_from_file_location(module_name, name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    spec.loader.exec_module(module)
+
+
+def _origin(entry: Any) -> str:
+    cls = entry if isinstance(entry, type) else type(entry)
+    return f"{cls.__module__}.{cls.__qualname__}"

@@ -1,0 +1,156 @@
+"""What a recommender returns: lists of items, and explanations of a score."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import polars as pl
+
+from gramian.data.frames import convert_frame, render_html
+from gramian.data.tables import to_series
+
+MAX_SHOWN_LISTS = 5  # in a notebook
+MAX_SHOWN_CONTRIBUTIONS = 5  # in a repr
+MAX_SHOWN_UNKNOWN = 5  # unknown items of one history, in a notebook
+
+
+@dataclass(frozen=True, repr=False)
+class Recommendations:
+    """Lists of items, best first, one for each user or history.
+
+    Parameters
+    ----------
+    items, scores
+        The items of each list and their scores.
+    users
+        The users asked for, where they were asked for by id.
+    unknown
+        For each list the history items that the model does not know and ignored.
+    fallback
+        For each list whether nothing was known of the history, so that it shows the most popular items.
+    titles
+        The titles of the items, where the model has them.
+    """
+
+    items: list[list[Any]]
+    scores: list[list[float]]
+    users: list[Any] | None = None
+    unknown: list[list[Any]] | None = None
+    fallback: list[bool] | None = None
+    titles: list[list[str]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        lists = "1 list" if len(self) == 1 else f"{len(self):,} lists"
+        return f"Recommendations({lists} of up to {max(map(len, self.items), default=0):,} items)"
+
+    def frame(self, library: str = "polars") -> Any:
+        """Return one row per recommendation: user (or number of the history), rank, item, title where known, score.
+
+        Parameters
+        ----------
+        library
+            "polars", "pandas" or "arrow".
+        """
+        columns = {
+            self._key_name: [key for key, row in zip(self._keys, self.items, strict=True) for _ in row],
+            "rank": [rank for row in self.items for rank in range(1, len(row) + 1)],
+            "item": [item for row in self.items for item in row],
+        }
+        if self.titles is not None:
+            columns["title"] = [title for row in self.titles for title in row]
+        columns["score"] = [score for row in self.scores for score in row]
+        return convert_frame(pl.DataFrame([to_series(name, values) for name, values in columns.items()]), library)
+
+    @property
+    def _keys(self) -> Sequence[Any]:
+        return range(len(self)) if self.users is None else self.users
+
+    @property
+    def _key_name(self) -> str:
+        return "history" if self.users is None else "user"
+
+    def _repr_html_(self) -> str:
+        """The first lists as a table, for notebooks."""
+        first = {field.name: getattr(self, field.name) for field in fields(self)}
+        first = {name: None if lists is None else lists[:MAX_SHOWN_LISTS] for name, lists in first.items()}
+        shown = Recommendations(**first)
+        table = shown.frame()
+        rows = [(*row[:-1], f"{row[-1]:.4f}") for row in table.rows()]
+        notes = [f"The first {len(shown)} of {len(self):,} lists."] if len(shown) < len(self) else []
+        for key, unknown in zip(shown._keys, shown.unknown or (), strict=False):
+            if unknown:
+                notes.append(f"{self._key_name} {key}: ignored, because the model does not know them: {format_some(unknown)}")
+        for key, is_fallback in zip(shown._keys, shown.fallback or (), strict=False):
+            if is_fallback:
+                notes.append(f"{self._key_name} {key}: no item that the model knows, so these are the most popular items")
+        return render_html(repr(self), table.columns, rows, notes)
+
+
+def format_some(ids: Sequence[Any]) -> str:
+    """Format the first few ids of a list, and say how many more there are."""
+    more = f" and {len(ids) - MAX_SHOWN_UNKNOWN:,} more" if len(ids) > MAX_SHOWN_UNKNOWN else ""
+    return ", ".join(map(str, ids[:MAX_SHOWN_UNKNOWN])) + more
+
+
+class Explanation(Mapping[Any, float]):
+    """The contribution of each history item to a score, strongest first. The values add up to the score.
+
+    Parameters
+    ----------
+    contributions
+        History item → contribution.
+    titles
+        Item → title, where the model has titles.
+    unknown
+        The history items that the model does not know, which add nothing.
+    """
+
+    def __init__(
+        self, contributions: dict[Any, float], titles: dict[Any, str] | None = None, unknown: Sequence[Any] = ()
+    ) -> None:
+        self.contributions, self.titles, self.unknown = contributions, titles or {}, list(unknown)
+
+    def __getitem__(self, item: Any) -> float:
+        return self.contributions[item]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.contributions)
+
+    def __len__(self) -> int:
+        return len(self.contributions)
+
+    def __repr__(self) -> str:
+        strongest = list(self.contributions.items())[:MAX_SHOWN_CONTRIBUTIONS]
+        texts = [f"{self.titles.get(item, item)}: {value:+.4f}" for item, value in strongest]
+        if len(self) > len(strongest):
+            texts.append(f"{len(self) - len(strongest):,} others: {self.score - sum(v for _, v in strongest):+.4f}")
+        return f"Explanation({', '.join(texts)}; score {self.score:.4f})"
+
+    @property
+    def score(self) -> float:
+        """The score that the contributions add up to."""
+        return float(sum(self.contributions.values()))
+
+    def frame(self, library: str = "polars") -> Any:
+        """Return one row per history item, strongest first: item, title where known, contribution.
+
+        Parameters
+        ----------
+        library
+            "polars", "pandas" or "arrow".
+        """
+        columns = {"item": list(self), "contribution": list(self.values())}
+        if self.titles:
+            columns = {"item": columns["item"], "title": [self.titles[item] for item in self], **columns}
+        return convert_frame(pl.DataFrame([to_series(name, values) for name, values in columns.items()]), library)
+
+    def _repr_html_(self) -> str:
+        """The contributions as a table, for notebooks."""
+        rows = [(item, self.titles.get(item, ""), f"{value:+.4f}") for item, value in self.items()]
+        notes = [f"Ignored, because the model does not know them: {format_some(self.unknown)}"] if self.unknown else []
+        return render_html(f"Score {self.score:.4f}, the sum of", ["item", "title", "contribution"], rows, notes)

@@ -1,0 +1,122 @@
+"""Scorers: the fitted arrays of a model, on column numbers. The Recommender translates ids.
+
+A scorer must return scores and save itself. It has a further capability if it has the methods of that protocol:
+
+    SupportsExplanations   contributions(history, values, item)
+    SupportsSimilarity     similar(item)
+    SupportsWeights        weights()
+    SupportsFactors        factors(), user_vectors(histories)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.core.registry import SCORERS
+from gramian.errors import NotSupported
+
+Panels = Iterator[tuple[int, np.ndarray]]
+SavedScorer = tuple[dict[str, Any], dict[str, np.ndarray]]  # facts for JSON, and arrays
+
+
+class Scorer(ABC):
+    """Base class of all scorers. `name` identifies the class in a model folder."""
+
+    registry = SCORERS
+    name: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def n_items(self) -> int:
+        """The number of items."""
+
+    @abstractmethod
+    def panels(self, histories: sp.csr_array) -> Panels:
+        """Yield the scores of all items for these histories, a few columns at a time: (first column, users × columns).
+
+        A panel may be overwritten by the caller, and its memory may be reused for the next one.
+        """
+
+    @abstractmethod
+    def save(self) -> SavedScorer:
+        """Return the facts and arrays from which `load` restores the scorer."""
+
+    @staticmethod
+    @abstractmethod
+    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Scorer:
+        """Restore a scorer. The content is not trusted: check everything that scoring relies on.
+
+        Only that floating-point arrays are finite is known: `load_model` has checked it.
+        """
+
+    @property
+    def capabilities(self) -> frozenset[type]:
+        """The capabilities this scorer has, as protocol classes."""
+        return frozenset(capability for capability in CAPABILITIES if isinstance(self, capability))
+
+
+@runtime_checkable
+class SupportsExplanations(Protocol):
+    """Scores are sums over the history."""
+
+    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        """Return what each history column adds to the score of an item; the sum is the score."""
+        ...
+
+
+@runtime_checkable
+class SupportsSimilarity(Protocol):
+    """Items can be compared with each other."""
+
+    def similar(self, item: int) -> np.ndarray:
+        """Return the similarity of every item to this one."""
+        ...
+
+
+@runtime_checkable
+class SupportsWeights(Protocol):
+    """An item-item model: scores = history · W."""
+
+    def weights(self) -> np.ndarray:
+        """Return the dense n × n W."""
+        ...
+
+
+@runtime_checkable
+class SupportsFactors(Protocol):
+    """A low-rank or factor model."""
+
+    def factors(self) -> dict[str, np.ndarray]:
+        """Return the vectors of items: encoder and decoder, or one vector each."""
+        ...
+
+    def user_vectors(self, histories: sp.csr_array) -> np.ndarray:
+        """Return the vectors of users with these histories."""
+        ...
+
+
+CAPABILITIES: dict[type, str] = {  # capability → the models that have it, as an error message names them
+    SupportsExplanations: "a model whose scores are sums over the history",
+    SupportsSimilarity: "a model that relates items to each other",
+    SupportsWeights: "an item-item model",
+    SupportsFactors: "a low-rank or factor model",
+}
+EXAMPLES = {
+    SupportsExplanations: "Fit EASE or IALS, say",
+    SupportsSimilarity: "Fit EASE, say",
+    SupportsWeights: "Fit EASE, say, or use factors() of a factor model",
+    SupportsFactors: "Fit LRR or IALS, say, or use weights() of an item-item model",
+}
+Capability = TypeVar("Capability")
+
+
+def require_capability(scorer: Scorer, capability: type[Capability], model: object) -> Capability:
+    """Return the scorer typed by a capability that it has, or raise `NotSupported`."""
+    if capability not in scorer.capabilities:
+        raise NotSupported(CAPABILITIES[capability], str(model), EXAMPLES[capability])
+    return scorer  # type: ignore[return-value]

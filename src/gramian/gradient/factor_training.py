@@ -1,0 +1,270 @@
+"""Training of FactorModel, in PyTorch.
+
+A step on interactions gathers the vectors of the batch and of its negatives once each, takes the gradients of the loss back to
+them, and updates these rows alone. Where every item is a negative, a step is on users: the scores of all items are one matrix
+product, which contains the positives too, and Adam updates all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gramian.core.epochs import TrainingState
+from gramian.data.interactions import Interactions
+from gramian.gradient.backbones import backpropagate_rows, score_geometry, scoring_rows
+from gramian.gradient.factor_model import FactorModel
+from gramian.gradient.graph import TORCH_DTYPES, InteractionGraph
+from gramian.gradient.loss import Scores
+from gramian.gradient.samplers import InBatch, Uniform
+from gramian.gradient.scorers import BIAS_ARRAYS
+from gramian.gradient.trainer import Trainer, gradient_of, seed_generator
+from gramian.progress import progress_bar
+
+# By table: the rows that have a gradient (None: all), and their gradient.
+TableGradients = dict[str, tuple[Tensor | None, Tensor]]
+# By table: rows of the batch (None: all), and for each term of the penalty the positions of its vectors among these rows.
+PenaltyTerms = dict[str, tuple[Tensor | None, list[Tensor]]]
+
+
+class FactorTrainer(Trainer):
+    """Trains the vectors of users and items, and the biases that the loss learns."""
+
+    recipe: FactorModel
+
+    def __init__(self, recipe: FactorModel, events: Interactions, state: TrainingState) -> None:
+        super().__init__(recipe, events, state, recipe.tables)
+        self.batches_by_user = recipe.loss.batches_by_user
+        self.loss = recipe.loss.all_items_loss() if self.batches_by_user else recipe.loss
+        self.geometry = score_geometry(recipe.backbone, recipe.loss.uses_distances)
+        self.dtype = TORCH_DTYPES[state.users.dtype.name]
+        self.rows, self.n_items = self.to_tensor(events.rows), events.n_items
+        n_layers = recipe.backbone.n_layers
+        self.graph = InteractionGraph(events.matrix, n_layers, self.device, self.dtype) if n_layers else None
+        self.in_batch = isinstance(getattr(self.loss, "sampler", None), InBatch)
+        if not self.batches_by_user:
+            log_q = torch.from_numpy(self.loss.log_probabilities(events.popularity)).to(self.device)
+            self.cumulative_q = log_q.exp().cumsum(0)
+            self.log_q = log_q.to(self.dtype)
+        debiased = getattr(self.loss, "debiased", None)
+        if debiased:
+            priors = torch.from_numpy(debiased.priors(self.sizes.cpu().numpy(), events.n_items))
+            self.priors = priors.to(self.device, self.dtype)[:, None]
+
+    def train_epoch(self, number: int, learning_rate: float) -> float:
+        generator = seed_generator(self.device, self.recipe.seed, number)
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        with progress_bar(f"epoch {number + 1}", len(self.rows)) as advance:
+            for batch in self.batches(generator):
+                if self.batches_by_user:
+                    size, value = int(self.sizes[batch].sum()), self.step_on_users(batch, learning_rate)
+                else:
+                    users, items = self.rows[batch], self.columns[batch]
+                    size, value = len(batch), self.step_on_interactions(users, items, generator, learning_rate)
+                total += value * size
+                advance(size)
+        return float(total) / len(self.rows)
+
+    def batches(self, generator: torch.Generator) -> Sequence[Tensor]:
+        """Batches in random order: of interactions, or of users with about as many interactions."""
+        batch_size = self.recipe.batch_size
+        if not self.batches_by_user:
+            return torch.randperm(len(self.rows), generator=generator, device=self.device).split(batch_size)
+        users = torch.nonzero(self.sizes)[:, 0]
+        users = users[torch.randperm(len(users), generator=generator, device=self.device)]
+        interactions_before = self.sizes[users].cumsum(0) - self.sizes[users]
+        users_per_batch = torch.unique_consecutive(interactions_before // batch_size, return_counts=True)[1]
+        return users.split(users_per_batch.tolist())
+
+    def sample_negatives(self, items: Tensor, generator: torch.Generator) -> Tensor:
+        """Negatives for a batch of positive items: one list that all share, or a row for each."""
+        loss: Any = self.loss
+        if isinstance(loss.sampler, InBatch):
+            return items[: loss.n_negatives]
+        shape = (loss.n_negatives,) if loss.sampler.shared else (len(items), loss.n_negatives)
+        uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=self.device)
+        if isinstance(loss.sampler, Uniform):
+            return (uniform * self.n_items).long()
+        quantiles = uniform * self.cumulative_q[-1]
+        return torch.searchsorted(self.cumulative_q, quantiles, right=True).clip(max=self.n_items - 1)
+
+    def sample_extra_positives(self, users: Tensor, generator: torch.Generator) -> Tensor:
+        """Positives of each of these users, drawn with replacement, for debiasing."""
+        n_draws = self.loss.debiased.positives  # type: ignore[attr-defined]
+        uniform = torch.rand((len(users), n_draws), generator=generator, dtype=torch.float64, device=self.device)
+        sizes = self.sizes[users][:, None]
+        return self.columns[self.indptr[users][:, None] + (uniform * sizes).long().minimum(sizes - 1)]
+
+    def step_on_interactions(self, users: Tensor, items: Tensor, generator: torch.Generator, learning_rate: float) -> Tensor:
+        """Take a step on a batch of (user, item) pairs, and return its mean loss with the penalty."""
+        loss = self.loss
+        negatives = self.sample_negatives(items, generator)
+        if self.in_batch and bool((negatives == negatives[0]).all()):
+            return torch.zeros((), dtype=torch.float64, device=self.device)  # the batch has a single item, so no negatives
+        extra_positives = self.sample_extra_positives(users, generator) if getattr(loss, "debiased", None) else None
+        batch_users, user_positions = unique_with_inverse(users, len(self.sizes))
+        item_lists = [ids.reshape(-1) for ids in (items, negatives, extra_positives) if ids is not None]
+        batch_items, positions = unique_with_inverse(torch.cat(item_lists), self.n_items)
+        item_positions, negative_positions, *extra_positions = positions.split([len(ids) for ids in item_lists])
+
+        propagated = self.propagate()
+        p = propagated["users"].index_select(0, batch_users).requires_grad_()
+        q = propagated["items"].index_select(0, batch_items).requires_grad_()
+        user_rows = gather_rows(scoring_rows(p, self.geometry, "user"), user_positions)
+        item_rows = scoring_rows(q, self.geometry, "item")
+        positive_scores = (user_rows * gather_rows(item_rows, item_positions)).sum(1, keepdim=True)
+        negative_rows = gather_rows(item_rows, negative_positions.view(negatives.shape))
+        inputs: dict[str, Tensor] = {"positives": positive_scores, "negatives": score_pairs(user_rows, negative_rows)}
+        if extra_positions:
+            inputs["extra_positives"] = score_pairs(user_rows, gather_rows(item_rows, extra_positions[0].view(len(users), -1)))
+        rows = {"user_bias": batch_users, "item_bias": batch_items}
+        biases = {name: self.tables[BIAS_ARRAYS[name]][rows[name]].requires_grad_() for name in loss.learned_biases}
+        inputs |= {name: bias[user_positions if name == "user_bias" else item_positions] for name, bias in biases.items()}
+        if loss.needs_item_item:
+            positive_rows = gather_rows(scoring_rows(q, self.geometry, "user"), item_positions)
+            inputs["item_item"] = score_pairs(positive_rows, negative_rows)[:, None, :]
+
+        with torch.no_grad():
+            values, by_input = loss(self.scores(inputs, users, items, negatives))
+            input_gradients = {name: gradient for name, gradient in by_input._asdict().items() if gradient is not None}
+        torch.autograd.backward([inputs[name] for name in input_gradients], list(input_gradients.values()))
+
+        n = len(users)
+        gradients: TableGradients = {
+            "users": (batch_users, gradient_of(p) / n),
+            "items": (batch_items, gradient_of(q) / n),
+            **{BIAS_ARRAYS[name]: (rows[name], gradient_of(bias) / n) for name, bias in biases.items()},
+        }
+        penalty_terms: PenaltyTerms = {
+            "users": (batch_users, [user_positions]),
+            "items": (batch_items, [item_positions, negative_positions]),
+        }
+        return values.mean(dtype=torch.float64) + self.update_tables(gradients, penalty_terms, learning_rate)
+
+    def scores(self, inputs: dict[str, Tensor], users: Tensor, items: Tensor, negatives: Tensor) -> Scores:
+        """The input of the loss for a batch of interactions."""
+        n = negatives.shape[-1]
+        fields: dict[str, Any] = {name: tensor.detach() for name, tensor in inputs.items()}
+        fields |= {"positive_weight": torch.ones_like(fields["positives"]), "n_negatives": n, "log_q": self.log_q[negatives]}
+        if "extra_positives" in fields:
+            fields |= {"prior": self.priors[users], "extra_positive_weight": 1 / fields["extra_positives"].shape[1]}
+        if self.in_batch or self.loss.masks_accidental_hits:
+            is_hit = items[:, None] == negatives
+            n_drawn = torch.full_like(fields["positives"], n)
+            if self.in_batch:
+                n_drawn[:n] -= 1  # the first n positives are the negatives: none is a draw for itself
+            if not self.loss.masks_accidental_hits:
+                n_drawn = (~is_hit).sum(1, keepdim=True).to(self.dtype)
+            fields["negative_log_weight"] = (-n_drawn.clip(min=1).log()).expand(is_hit.shape).masked_fill(is_hit, -inf)
+        return Scores(**fields)
+
+    def step_on_users(self, users: Tensor, learning_rate: float) -> Tensor:
+        """Take a step on a batch of users with their whole histories, and return its mean loss with the penalty.
+
+        Every item is a negative. The loss of a user is weighted by the number of their interactions.
+        """
+        loss: Any = self.loss
+        sizes, row, position, columns = self.user_rows(users)
+        shape, inverse_size = (len(users), int(sizes.max())), (1 / sizes).to(self.dtype)
+        positives, positive_weight = sizes.new_zeros(shape), inverse_size.new_zeros(shape)
+        positives[row, position], positive_weight[row, position] = columns, inverse_size[row]
+
+        propagated = self.propagate()
+        p, q = propagated["users"][users], propagated["items"]
+        user_rows, item_rows = scoring_rows(p, self.geometry, "user"), scoring_rows(q, self.geometry, "item")
+        scores = user_rows @ item_rows.T
+        positive_scores = scores.gather(1, positives)
+        fields: dict[str, Any] = {"n_negatives": self.n_items if loss.uses_all_items else loss.n_negatives}
+        if getattr(loss, "debiased", None):
+            fields |= {"extra_positives": positive_scores, "extra_positive_weight": positive_weight}
+            fields["prior"] = self.priors[users]
+        if "user_bias" in loss.learned_biases:
+            fields["user_bias"] = self.tables[BIAS_ARRAYS["user_bias"]][users]
+        values, gradients = loss(Scores(positive_scores, positive_weight, scores, **fields))
+        by_scores = gradients.negatives
+        for by_positives in (gradients.positives, gradients.extra_positives):
+            if by_positives is not None:
+                by_scores.scatter_add_(1, positives, by_positives)
+        user_weight = (sizes / sizes.sum()).to(self.dtype)[:, None]
+
+        by_users = {"users": backpropagate_rows(p, by_scores @ item_rows, self.geometry) * user_weight}
+        if gradients.user_bias is not None:
+            by_users[BIAS_ARRAYS["user_bias"]] = gradients.user_bias * user_weight
+        by_items = backpropagate_rows(q, by_scores.T @ (user_rows * user_weight), self.geometry)
+        # All rows are updated, because a user has one gradient an epoch: Adam's moments would be many epochs stale otherwise.
+        table_gradients: TableGradients = {"items": (None, by_items)}
+        for name, gradient in by_users.items():
+            table_gradients[name] = (None, torch.zeros_like(self.tables[name]).index_copy_(0, users, gradient))
+        all_items = [] if loss.uses_all_items else [torch.arange(self.n_items, device=self.device)]
+        penalty_terms: PenaltyTerms = {"users": (users, [row]), "items": (None, [columns, *all_items])}
+        mean_value = user_weight[:, 0].double() @ values.double()
+        return mean_value + self.update_tables(table_gradients, penalty_terms, learning_rate)
+
+    def propagate(self) -> dict[str, Tensor]:
+        """The vectors that are scored: those of the tables, propagated along the graph for LightGCN."""
+        vectors = {name: self.tables[name] for name in ("users", "items")}
+        return self.graph.propagate(vectors) if self.graph else vectors
+
+    def update_tables(self, gradients: TableGradients, penalty_terms: PenaltyTerms, learning_rate: float) -> Tensor:
+        """Update the tables by Adam, given the gradients by the scored vectors, and return the penalty before the update."""
+        self.tables.steps += 1
+        penalty = torch.zeros((), dtype=torch.float64, device=self.device)
+        with torch.no_grad():
+            if self.graph:
+                dense = {name: self.expand_gradient(name, *gradients[name]) for name in ("users", "items")}
+                gradients |= {name: (None, gradient) for name, gradient in self.graph.propagate(dense).items()}
+            if self.recipe.l2:
+                penalty = self.add_penalty_gradients(gradients, penalty_terms)
+            for name, (rows, gradient) in gradients.items():
+                self.tables.update(name, rows, gradient, learning_rate)
+        return penalty
+
+    def expand_gradient(self, name: str, rows: Tensor | None, gradient: Tensor) -> Tensor:
+        """The gradient by the whole table."""
+        return gradient if rows is None else torch.zeros_like(self.tables[name]).index_copy_(0, rows, gradient)
+
+    def add_penalty_gradients(self, gradients: TableGradients, penalty_terms: PenaltyTerms) -> Tensor:
+        """Add the gradients of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch, and return its value."""
+        l2 = self.recipe.l2
+        penalty = torch.zeros((), dtype=torch.float64, device=self.device)
+        for name, (batch_rows, terms) in penalty_terms.items():
+            rows, gradient = gradients[name]
+            vectors = self.tables[name] if batch_rows is None else self.tables[name][batch_rows]
+            for positions in terms:
+                frequency = torch.bincount(positions, minlength=len(vectors)).to(self.dtype) / len(positions)
+                by_vectors = 2 * l2 * frequency[:, None] * vectors
+                if rows is None and batch_rows is not None:  # the gradient is by the whole table
+                    gradient.index_add_(0, batch_rows, by_vectors)
+                else:
+                    gradient += by_vectors
+                penalty += l2 * (frequency @ vectors.square().sum(1))
+        return penalty
+
+
+def unique_with_inverse(numbers: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    """The distinct values of integers below n, in order, and the position of each integer among them.
+
+    `torch.unique(return_inverse=True)` without sorting.
+    """
+    is_present = torch.zeros(n, dtype=torch.bool, device=numbers.device)
+    is_present[numbers] = True
+    unique = is_present.nonzero()[:, 0]
+    position = torch.empty(n, dtype=torch.int64, device=numbers.device)
+    position[unique] = torch.arange(len(unique), device=numbers.device)
+    return unique, position[numbers]
+
+
+def gather_rows(rows: Tensor, index: Tensor) -> Tensor:
+    """rows[index] for an index of one or two dimensions. Its backward pass is faster than that of rows[index]."""
+    return rows.index_select(0, index.reshape(-1)).view(*index.shape, -1)
+
+
+def score_pairs(user_rows: Tensor, item_rows: Tensor) -> Tensor:
+    """Scores of the same items for all users (item_rows: items × width), or of other items for each (users × items × width)."""
+    if item_rows.ndim == 2:
+        return user_rows @ item_rows.T
+    return torch.bmm(item_rows, user_rows[:, :, None])[:, :, 0]

@@ -1,0 +1,1 @@
+"""Files: model folders, safetensors, journals."""

@@ -1,0 +1,108 @@
+"""A model's folder: the recipe, the scorer's arrays, the catalog, and the users' histories where the model has them.
+
+A folder from an untrusted source may hold anything under a valid checksum, and the kernels check no bounds. Everything they
+rely on is therefore checked here and in the scorers' `load`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.data.catalog import Catalog
+from gramian.data.ids import Index
+from gramian.data.interactions import Interactions
+from gramian.errors import Inaccurate
+from gramian.io.catalog import catalog_ids, read_catalog
+from gramian.io.damage import report_damage, require_content, require_finite
+from gramian.io.folder import open_folder, write_folder
+from gramian.linalg.finite import find_non_finite
+
+SCORER_PREFIX = "scorer."
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """The parts of a model as a folder holds them.
+
+    Parameters
+    ----------
+    recipe
+        The recipe as JSON.
+    scorer
+        The name of the scorer class.
+    scorer_facts, scorer_arrays
+        What the scorer's `save` returned.
+    catalog, histories
+        The items, and the users' interactions if the model has them.
+    """
+
+    recipe: dict[str, Any]
+    scorer: str
+    scorer_facts: dict[str, Any]
+    scorer_arrays: dict[str, np.ndarray]
+    catalog: Catalog
+    histories: Interactions | None
+
+
+def save_model_folder(path: str | Path, model: SavedModel) -> None:
+    """Write a model to a folder, completely or not at all. A model that could not be loaded is refused."""
+    name = find_non_finite(model.scorer_arrays)
+    if name is not None:
+        raise Inaccurate(f"finite numbers in the model's {name}", "NaN or infinity", "Fit it with a higher l2 or in float64")
+    facts = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
+    arrays = {f"{SCORER_PREFIX}{name}": array for name, array in model.scorer_arrays.items()}
+    ids = catalog_ids(model.catalog)
+    if model.histories is None:
+        arrays["popularity"] = model.catalog.popularity.astype(np.int64)
+    else:
+        matrix = model.histories.matrix
+        arrays |= {"indptr": matrix.indptr.astype(np.int64), "indices": matrix.indices.astype(np.int32)}
+        arrays |= {} if model.histories.is_binary else {"data": matrix.data}
+        ids["users"] = model.histories.users.tolist()
+    write_folder(path, "model", facts, arrays, ids)
+
+
+@contextmanager
+def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[SavedModel]:
+    """Yield a saved model while its checksums are computed. What is built in the block is discarded if they do not match."""
+    with open_folder(path, "model", private=private) as (facts, arrays, ids), report_damage(path):
+        popularity = arrays.get("popularity", arrays.get("touched"))  # "touched" is the name of version 0.1
+        if popularity is None:
+            histories = _read_histories(arrays, ids)
+            catalog = histories.catalog
+        else:
+            histories, catalog = None, read_catalog(popularity, ids)
+        scorer_arrays = {
+            name.removeprefix(SCORER_PREFIX): array for name, array in arrays.items() if name.startswith(SCORER_PREFIX)
+        }
+        require_finite(scorer_arrays)
+        yield SavedModel(facts["recipe"], facts["scorer"], facts["scorer_facts"], scorer_arrays, catalog, histories)
+
+
+def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]]) -> Interactions:
+    users, catalog = Index(ids["users"]), read_catalog(np.zeros(len(ids["items"]), np.int64), ids)
+    indptr, columns = arrays["indptr"], arrays["indices"]
+    require_content(indptr.dtype == np.int64 and columns.dtype == np.int32, "interactions by whole numbers")
+    require_content(indptr.ndim == columns.ndim == 1, "interactions in rows")
+    has_row_per_user = (
+        len(indptr) == len(users) + 1 and indptr[0] == 0 and indptr[-1] == len(columns) and (np.diff(indptr) >= 0).all()
+    )
+    require_content(bool(has_row_per_user), "a row of interactions for every user")
+    is_in_range = len(columns) == 0 or (columns.min() >= 0 and columns.max() < len(catalog))
+    is_row_start = np.zeros(len(columns) + 1, np.bool_)
+    is_row_start[indptr] = True
+    descents = np.flatnonzero(columns[1:] <= columns[:-1]) + 1
+    require_content(bool(is_in_range and is_row_start[descents].all()), "each user's items in order, all of them known")
+    data = arrays.get("data", np.ones(len(columns), np.float32))
+    are_weights_valid = data.dtype.kind == "f" and data.shape == columns.shape and bool((np.isfinite(data) & (data > 0)).all())
+    require_content(are_weights_valid, "weights above 0")
+    index = np.int32 if len(columns) < 2**31 else np.int64  # as the kernels expect it
+    matrix = sp.csr_array((data, columns.astype(index, copy=False), indptr.astype(index)), (len(users), len(catalog)))
+    return Interactions(matrix, users, catalog)

@@ -1,0 +1,41 @@
+"""Sparse matrices in the form the kernels expect: CSR, float32 values, sorted columns, 32-bit indices where they suffice."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+ENTRIES_PER_CHUNK = 2**20
+
+
+def csr_from_sorted(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+    """Build a CSR matrix from entries that are sorted by row and column, with 32-bit indices where they suffice."""
+    index = np.int32 if len(rows) < 2**31 else np.int64
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))]).astype(index)
+    return sp.csr_array((values.astype(np.float32), columns.astype(index), indptr), shape=shape)
+
+
+def row_of_entry(x: sp.csr_array) -> np.ndarray:
+    """Return the row of every stored entry."""
+    return np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
+
+
+def row_sums(x: sp.csr_array, axis: int = 1) -> np.ndarray:
+    """Return the sum of each row in float64, or of each column with `axis=0`."""
+    return np.asarray(x.sum(axis=axis, dtype=np.float64))
+
+
+def normalise_rows(x: sp.csr_array, dtype: type) -> sp.csr_array:
+    """Return diag(|x|^-½) · X, with |x| the sum of a row."""
+    data = np.repeat((1 / np.sqrt(np.maximum(row_sums(x), 1e-30))).astype(dtype), np.diff(x.indptr))
+    data *= x.data
+    return sp.csr_array((data, x.indices, x.indptr), x.shape)
+
+
+def squared_column_norms(x: sp.csr_array) -> np.ndarray:
+    """Return the diagonal of XᵀX in float64, summed in chunks so that the values are never copied as a whole."""
+    total = np.zeros(x.shape[1])
+    for start in range(0, x.nnz, ENTRIES_PER_CHUNK):
+        chunk = slice(start, start + ENTRIES_PER_CHUNK)
+        total += np.bincount(x.indices[chunk], x.data[chunk].astype(np.float64) ** 2, x.shape[1])
+    return total

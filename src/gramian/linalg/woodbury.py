@@ -1,0 +1,41 @@
+"""Low-rank updates of an inverse P = A⁻¹ by Woodbury's identity, in place on the stored half.
+
+(A ± Bᵀ C B)⁻¹ = P − G C (± I + H C)⁻¹ Gᵀ    with G = P Bᵀ and H = B P Bᵀ
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import get_blas_funcs
+
+from gramian.linalg.product import inverse_panels
+from gramian.linalg.symmetric import Symmetric
+
+
+def update_inverse(inverse: Symmetric, rows: sp.csr_array, core: np.ndarray, sign: int) -> None:
+    """Turn the inverse of A into the inverse of A + sign · Bᵀ C B, for sparse rows B and a small symmetric core C."""
+    (gemm,) = get_blas_funcs(("gemm",), dtype=inverse.dtype)
+    g = np.empty((inverse.n, rows.shape[0]), inverse.dtype)
+    for first, panel in inverse_panels(rows, inverse, np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)):
+        g[first : first + panel.shape[1]] = panel.T
+    h = rows.astype(np.float64) @ g.astype(np.float64)
+    small = core @ np.linalg.inv(sign * np.eye(len(core)) + h @ core)
+    weighted = g @ ((small + small.T) / 2).astype(inverse.dtype)  # symmetric in exact arithmetic, made so after rounding
+    for first, last, block in inverse.blocks():
+        gemm(-1, weighted[first:].T, g[first:last].T, beta=1, c=block, trans_a=1, overwrite_c=1)
+
+
+def pad_inverse(matrix: Symmetric, diagonal: np.ndarray) -> Symmetric:
+    """Copy the matrix and append one row and column for each entry of `diagonal`, zero off the diagonal."""
+    n = matrix.n
+    padded = Symmetric.empty(n + len(diagonal), matrix.dtype.type, matrix.width)
+    if len(diagonal) == 0:
+        padded.buffer[:] = matrix.buffer
+        return padded
+    padded.buffer[:] = 0
+    for first, last, block in matrix.blocks():
+        padded.block(first, min(first + matrix.width, padded.n))[: n - first, : last - first] = block
+    appended = np.concatenate([np.zeros(n), diagonal])
+    padded.change_diagonal(lambda old, first, last: old + appended[first:last])
+    return padded

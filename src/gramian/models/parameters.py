@@ -1,0 +1,34 @@
+"""Parameters that several models share, declared once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gramian.core.params import param
+
+
+def l2_param(per_factor: bool = False) -> Any:
+    """Declare the L2 penalty of item-item weights."""
+    about = "L2 penalty on the weights, on the scale of item popularity; usually 10 to 3,000, larger for larger data"
+    return param(200.0, about, at_least=0, tries=(10, 30, 100, 300, 1000, 3000), per_factor=per_factor)
+
+
+def dropout_param() -> Any:
+    """Declare the dropout of a denoising autoencoder."""
+    about = "share of the interactions that training hides and must reconstruct; usually 0.1 to 0.9"
+    return param(0.3, about, at_least=0, below=1, tries=(0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9))
+
+
+def rank_param() -> Any:
+    """Declare the rank of a low-rank or factor model."""
+    return param(128, "number of factors", at_least=1, tries=(32, 64, 128, 256, 512))
+
+
+def epochs_param(default: int = 16) -> Any:
+    """Declare the number of epochs."""
+    return param(default, "number of training epochs", at_least=1)
+
+
+def seed_param() -> Any:
+    """Declare the seed of a random initialisation."""
+    return param(0, "seed of the random initialisation", at_least=0)

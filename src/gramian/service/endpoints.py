@@ -1,0 +1,365 @@
+"""The endpoints and what they share: the models, the threads that do the work, and the metrics."""
+
+import asyncio
+import json
+import threading
+from asyncio import to_thread
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
+
+from gramian.errors import GramianError, InvalidInput, MissingFile
+from gramian.service import SERVICE_LOG, schemas
+from gramian.service.leaderboard import Leaderboard
+from gramian.service.metrics import Metrics
+from gramian.service.model_card import build_model_card
+from gramian.service.model_registry import ModelRegistry
+from gramian.service.schemas import MAX_HISTORY_LENGTH, MAX_LIST_LENGTH
+from gramian.service.served_model import ServedModel
+from gramian.service.work_queue import RETRY_AFTER, WorkQueue
+
+R = TypeVar("R")
+REFRESH_INTERVAL = 1.0  # seconds between two checks for replaced models
+RELOAD_SECONDS = 120.0  # after which a model that is still being loaded is reported as failed
+MAX_QUERY_LENGTH = 200  # characters of a search
+MAX_SEARCH_RESULTS = 100  # items
+MAX_SINGLES = 256  # single requests that wait: a quarter of a second's work
+MAX_BATCHES = 16  # that wait, or whose responses are being sent; the largest response has 50 MB
+MAX_LOOKUPS = 64  # searches, model cards and leaderboards that wait
+MAX_BATCH_PAUSE = 0.02  # seconds that a slice of a batch waits for single requests, so that batches go on under any load
+
+
+class AsciiJSONResponse(JSONResponse):
+    """JSON in ASCII."""
+
+    def render(self, content: Any) -> bytes:
+        return encode_json(content)
+
+
+def encode_json(content: Any) -> bytes:
+    """Return JSON in ASCII, or raise `InvalidInput` if a score is not finite."""
+    try:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+    except ValueError:  # infinities and NaN have no JSON
+        raise InvalidInput("finite scores", "scores beyond the range of numbers", "Send smaller weights") from None
+
+
+class PiecewiseResponse(Response):
+    """A large JSON response in pieces, none of which is kept once it is sent.
+
+    Parameters
+    ----------
+    pieces
+        The bytes.
+    on_end
+        Called when the response has been sent, or cannot be.
+    """
+
+    def __init__(self, pieces: list[bytes], on_end: Callable[[], None]) -> None:
+        super().__init__(media_type="application/json", headers={"content-length": str(sum(map(len, pieces)))})
+        self.pieces, self.on_end = pieces, on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            self.pieces.reverse()
+            while self.pieces:  # waits where the client reads slowly
+                await send({"type": "http.response.body", "body": self.pieces.pop(), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self.on_end()
+
+
+class Service:
+    """The endpoints.
+
+    Single requests, batches, and the look-ups of the page have a thread and a bounded queue each. Requests are parsed in these
+    threads, too, so that the event loop only receives and sends.
+
+    Parameters
+    ----------
+    registry
+        The served models.
+    journal
+        A benchmark journal for the leaderboard.
+    metrics
+        The metrics to count lists and reloads in.
+    """
+
+    def __init__(self, registry: ModelRegistry, journal: Path | None, metrics: Metrics) -> None:
+        self.registry, self.metrics = registry, metrics
+        self.journal = None if journal is None else Leaderboard(journal)
+        # Single requests are scored on one core: waking the others would take longer than the work.
+        self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES)
+        self.lookups = WorkQueue("look-up", MAX_LOOKUPS)
+        self.model_cards: dict[str, tuple[ServedModel, dict[str, Any]]] = {}
+        self.is_warm = self.is_reloading = False
+
+    @asynccontextmanager
+    async def lifespan(self, app: FastAPI) -> AsyncIterator[None]:
+        """Warm up and watch the model folders while the application runs."""
+        watching = asyncio.create_task(self.watch(app))
+        yield
+        self.is_warm = False
+        watching.cancel()
+        await asyncio.wait({watching})
+        for queue in (self.singles, self.batches, self.lookups):
+            queue.close()
+
+    async def watch(self, app: FastAPI) -> None:
+        """Warm up all models, then look for replaced ones."""
+        await to_thread(app.openapi)  # which would block the event loop when it is first asked for
+        for served in list(self.registry.models.values()):
+            await self.warm_up(served)
+        self.is_warm = True
+        await asyncio.gather(*(self.watch_model(name) for name in self.registry.folders))
+
+    async def warm_up(self, served: ServedModel) -> None:
+        """Load the kernels of a model, in the threads that use them. A model that fails is not served; the others are."""
+        run = asyncio.get_running_loop().run_in_executor
+        try:
+            await run(self.singles.executor, served.warm_up)
+            await to_thread(served.expand_weights)
+            await run(self.singles.executor, served.warm_up)
+            await run(self.batches.executor, served.warm_up_batch)
+            await run(self.lookups.executor, served.search, "", 1)
+        except Exception as error:
+            served.is_broken = True
+            self.registry.record_failure(served.name, error)
+            self.report_reload(served.name, is_new=False)
+
+    async def watch_model(self, name: str) -> None:
+        """Load a model whenever its folder is replaced. Models are watched independently: one that hangs delays no other."""
+        while True:
+            await asyncio.sleep(REFRESH_INTERVAL)
+            try:
+                await self.reload_model(name)
+            except Exception:
+                SERVICE_LOG.exception("%s: looking for a newer version failed; trying again", name)
+
+    async def reload_model(self, name: str, *, retry: bool = False) -> bool:
+        """Load a model if its folder was replaced; count and log it. Return whether it was.
+
+        A load that takes too long is reported as failed. It cannot be stopped, and its model is served if it ends after all.
+        """
+        error_before = self.registry.errors.get(name)
+        loading = asyncio.ensure_future(run_in_daemon(lambda: self.registry.refresh_model(name, retry=retry)))
+        await asyncio.wait({loading}, timeout=RELOAD_SECONDS)
+        if not loading.done():
+            self.registry.errors[name] = f"Loading takes longer than {RELOAD_SECONDS:g} s."
+            self.report_reload(name, is_new=False)
+            error_before = self.registry.errors[name]
+        is_new = await loading
+        if is_new or self.registry.errors.get(name) != error_before:
+            self.report_reload(name, is_new=is_new)
+        return is_new
+
+    def report_reload(self, name: str, *, is_new: bool) -> None:
+        """Count and log that a model was replaced or failed."""
+        self.metrics.reloads.labels(name, "replaced" if is_new else "failed").inc()
+        SERVICE_LOG.warning("%s: %s", name, "replaced" if is_new else f"not loaded. {self.registry.errors.get(name)}")
+
+    def find_model(self, name: str | None) -> ServedModel:
+        """Return a model that works, or raise the error for the client."""
+        served = self.registry[name]
+        if served.is_broken:
+            raise HTTPException(503, f"The model {served.name} does not work; GET /models tells why.")
+        return served
+
+    async def recommend(self, request: Request) -> Response:
+        """Return the best items for a user, a history, or both."""
+        body = await read_json(request)
+
+        def respond() -> Response:
+            options = schemas.RecommendRequest.model_validate_json(body)
+            served = self.find_model(options.model)
+            response = AsciiJSONResponse(served.recommend(options))
+            self.metrics.lists.labels(served.name).inc()
+            return response
+
+        return await self.singles.run(respond)
+
+    async def recommend_batch(self, request: Request) -> Response:
+        """Return the best items for many users and histories: first the users' lists, then the histories', in their order."""
+        body, is_abandoned = await read_json(request), threading.Event()
+        self.batches.enter()
+        try:
+            work = self.batches.run_in_place(lambda: self.encode_batch(body, is_abandoned))
+            pieces = await run_until_disconnect(work, request.receive)
+        except BaseException:
+            is_abandoned.set()
+            self.batches.leave()
+            raise
+        return PiecewiseResponse(pieces, self.batches.leave)
+
+    def encode_batch(self, body: bytes, is_abandoned: threading.Event) -> list[bytes]:
+        """Return the response to a batch in pieces. Single requests go first between two slices of the batch."""
+        request = schemas.BatchRequest.model_validate_json(body)
+        served = self.find_model(request.model)
+        unknown = served.unknown_users(request.users)
+        pieces = [encode_json({"model": served.name, "unknown_users": unknown})[:-1] + b',"lists":[']
+        for lists in served.recommend_batch(request):
+            pieces.append(b"," * (len(pieces) > 1) + b",".join(map(encode_json, lists)))
+            if is_abandoned.is_set():
+                return []
+            self.singles.is_empty.wait(MAX_BATCH_PAUSE)
+        self.metrics.lists.labels(served.name).inc(len(request.users) + len(request.histories) - len(unknown))
+        return [*pieces, b"]}"]
+
+    async def similar(
+        self, item: str, model: str | None = None, k: Annotated[int, Query(ge=1, le=MAX_LIST_LENGTH)] = 10
+    ) -> Response:
+        """Return the items most similar to an item."""
+        return await self.singles.run(lambda: AsciiJSONResponse(self.find_model(model).similar(item, k)))
+
+    async def explain(self, request: Request) -> Response:
+        """Explain the score of an item: what each item of the history adds to it."""
+        body = await read_json(request)
+
+        def respond() -> Response:
+            options = schemas.ExplainRequest.model_validate_json(body)
+            return AsciiJSONResponse(self.find_model(options.model).explain(options))
+
+        return await self.singles.run(respond)
+
+    async def user_history(self, request: Request) -> Response:
+        """Return the items in the history of a user the model was fitted on."""
+        body = await read_json(request)
+
+        def respond() -> Response:
+            options = schemas.HistoryRequest.model_validate_json(body)
+            return AsciiJSONResponse(self.find_model(options.model).user_history(options))
+
+        return await self.lookups.run(respond)
+
+    async def items(
+        self,
+        model: str | None = None,
+        query: Annotated[str, Query(max_length=MAX_QUERY_LENGTH, description="Part of a title")] = "",
+        id: Annotated[list[str], Query(max_length=MAX_HISTORY_LENGTH, description="Ids, instead of a query")] = [],  # noqa: B006
+        limit: Annotated[int, Query(ge=1, le=MAX_SEARCH_RESULTS)] = 20,
+    ) -> Response:
+        """Search items by title, those that begin with the query first; or look them up by id."""
+        served = self.registry[model]
+        return await self.lookups.run(lambda: AsciiJSONResponse(served.look_up(id) if id else served.search(query, limit)))
+
+    async def models(self) -> Response:
+        """List the served models."""
+        return AsciiJSONResponse({"models": [self.model_info(served) for served in self.registry.models.values()]})
+
+    def model_info(self, served: ServedModel) -> dict[str, Any]:
+        return served.info() | {"failed": self.registry.errors.get(served.name)}
+
+    async def model(self, name: str) -> Response:
+        """Describe a model: its data, benchmark metrics, spectrum or weights, and the popularity of what it recommends."""
+
+        def respond() -> Response:
+            served, journal = self.find_model(name), self.journal
+            measured = [] if journal is None else read_journal(lambda: journal.measured(served.model.recipe))
+            return AsciiJSONResponse(self.model_info(served) | {"measured": measured} | self.model_card(served))
+
+        return await self.lookups.run(respond)
+
+    def model_card(self, served: ServedModel) -> dict[str, Any]:
+        """Return the card of a model, computed once for each loaded version."""
+        cached_model, card = self.model_cards.get(served.name, (None, {}))
+        if cached_model is not served:
+            card = build_model_card(served)
+            self.model_cards[served.name] = served, card
+        return card
+
+    async def leaderboard(self) -> Response:
+        """Return the tables of the benchmark journal."""
+        journal = self.journal
+        if journal is None:
+            raise MissingFile("a benchmark journal", "none", "Serve one with --journal FILE")
+        return await self.lookups.run(lambda: AsciiJSONResponse({"tables": read_journal(journal.tables)}))
+
+    async def reload(self) -> Response:
+        """Load models that were replaced on disk, now. A broken model never replaces a working one."""
+        if self.is_reloading:
+            raise HTTPException(503, "The models are being reloaded. Try again later.", RETRY_AFTER)
+        self.is_reloading = True
+        try:
+            reloads = {name: asyncio.ensure_future(self.reload_model(name, retry=True)) for name in self.registry.folders}
+            await asyncio.wait(reloads.values(), timeout=RELOAD_SECONDS)
+        finally:
+            self.is_reloading = False
+        replaced = {name: reload.done() and reload.result() for name, reload in reloads.items()}
+        return AsciiJSONResponse({"models": replaced, "failed": self.registry.errors})
+
+    async def health(self) -> Response:
+        """Tell whether the service answers."""
+        return AsciiJSONResponse({"status": "ok"})
+
+    async def ready(self) -> Response:
+        """Tell whether the models are loaded and warm: 503 until they are, and while none of them works."""
+        if not self.is_warm:
+            return AsciiJSONResponse({"status": "warming up"}, 503)
+        is_working = any(not served.is_broken for served in self.registry.models.values())
+        return AsciiJSONResponse({"status": "ready"}) if is_working else AsciiJSONResponse({"status": "no model works"}, 503)
+
+    async def prometheus_metrics(self) -> Response:
+        """Return metrics in Prometheus format."""
+        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+async def read_json(request: Request) -> bytes:
+    """Return the body of a request, or refuse it if it does not say that it is JSON.
+
+    Browsers send JSON to another site only after asking it, and other types without asking.
+    """
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise HTTPException(415, "Send JSON, with the header content-type: application/json.")
+    return await request.body()
+
+
+def read_journal(read: Callable[[], R]) -> R:
+    """Read from the journal. What is wrong with it goes into the log: it names files of this machine."""
+    try:
+        return read()
+    except (GramianError, OSError) as error:
+        SERVICE_LOG.warning("The benchmark journal cannot be read. %s", error)
+        raise HTTPException(503, "The benchmark journal cannot be read; the log tells why.") from None
+
+
+async def run_until_disconnect(work: Awaitable[R], receive: Receive) -> R:
+    """Return the result of the work, unless the client disconnects before it is done."""
+
+    async def wait_for_disconnect() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect())
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise HTTPException(499, "The client disconnected.")  # seen in the log only
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def run_in_daemon(work: Callable[[], R]) -> R:
+    """Do work in a thread that does not keep the process alive, since it may never end."""
+    future: Future[R] = Future()
+    future.set_running_or_notify_cancel()  # from here on it cannot be cancelled
+
+    def set_result() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # raised again where it is awaited
+            future.set_exception(error)
+
+    threading.Thread(target=set_result, daemon=True).start()
+    return await asyncio.wrap_future(future)

@@ -1,0 +1,23 @@
+"""Prometheus metrics of the service."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+
+LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)  # seconds
+
+
+class Metrics:
+    """The metrics of one application, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.requests = Counter("gramian_requests", "Responses by route and status", ["route", "status"], registry=registry)
+        self.seconds = Histogram(
+            "gramian_request_seconds",
+            "Seconds from a request to the end of its response",
+            ["route"],
+            registry=registry,
+            buckets=LATENCY_BUCKETS,
+        )
+        self.lists = Counter("gramian_lists", "Recommendation lists returned", ["model"], registry=registry)
+        self.reloads = Counter("gramian_reloads", "Models replaced or found broken", ["model", "result"], registry=registry)

@@ -1,0 +1,1 @@
+"""ASGI middleware: security headers, metrics and access log, errors, same origin, bearer tokens, body limits."""

@@ -1,0 +1,183 @@
+"""The JSON schemas of requests and responses, as /docs and /openapi.json show them."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+
+from gramian.service.json_ids import JsonId
+
+MAX_BATCH_SIZE = 1_000  # users, and histories, of one batch
+MAX_HISTORY_LENGTH = 2_000  # items of one history
+MAX_LIST_LENGTH = 500  # k
+MAX_FILTER_LENGTH = 10_000  # ids or tags of one filter
+
+StrictId = StrictInt | StrictStr
+Weight = Annotated[float, Field(gt=0, lt=3e38, allow_inf_nan=False)]  # float32
+
+
+# Validation of a list stops at its first error: a million errors would take seconds and gigabytes.
+IdList = Annotated[list[StrictId], Field(fail_fast=True)]
+TagList = Annotated[list[StrictStr], Field(fail_fast=True)]
+
+
+class StrictRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class WeightedItem(BaseModel):  # other fields are ignored: refusing them would make an error for each of a million
+    item: StrictId
+    weight: Weight
+
+
+class ListOptions(StrictRequest):
+    """How to make the lists of one request."""
+
+    model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
+    k: StrictInt = Field(10, ge=1, le=MAX_LIST_LENGTH, description="Length of a list")
+    allow: IdList | None = Field(None, max_length=MAX_FILTER_LENGTH, description="Recommend only these items")
+    deny: IdList = Field([], max_length=MAX_FILTER_LENGTH, description="Recommend none of these items")
+    allow_tags: TagList | None = Field(
+        None, max_length=MAX_FILTER_LENGTH, description="Recommend only items with one of these tags"
+    )
+    deny_tags: TagList = Field([], max_length=MAX_FILTER_LENGTH, description="Recommend no items with any of these tags")
+    exclude_seen: StrictBool = Field(True, description="Leave out the items of the history")
+
+
+class UserHistory(StrictRequest):
+    """A user the model was fitted on, a history of items, or both."""
+
+    user: StrictId | None = Field(None, description="A user the model was fitted on")
+    history: Annotated[list[StrictId | WeightedItem], Field(fail_fast=True)] = Field(
+        [], max_length=MAX_HISTORY_LENGTH, description="Items, or items with weights"
+    )
+
+
+class RecommendRequest(ListOptions, UserHistory):
+    pass
+
+
+class BatchRequest(ListOptions):
+    users: IdList = Field([], max_length=MAX_BATCH_SIZE, description="Users the model was fitted on")
+    histories: Annotated[list[Annotated[IdList, Field(max_length=MAX_HISTORY_LENGTH)]], Field(fail_fast=True)] = Field(
+        [], max_length=MAX_BATCH_SIZE, description="Lists of items"
+    )
+
+
+class ExplainRequest(UserHistory):
+    model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
+    item: StrictId = Field(description="The item whose score to explain")
+
+
+class HistoryRequest(StrictRequest):
+    model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
+    user: StrictId = Field(description="A user the model was fitted on")
+    k: StrictInt = Field(100, ge=1, le=MAX_LIST_LENGTH, description="How many items to return at most")
+
+
+class TitledItem(BaseModel):
+    item: JsonId
+    title: str | None = None
+    shares_title: bool = Field(False, description="Whether another item of the model has the same title; left out if not")
+
+
+class ScoredItem(TitledItem):
+    score: float
+
+
+class RankedList(BaseModel):
+    items: list[ScoredItem] = Field(description="Best first")
+    unknown: list[JsonId] = Field(description="Items of the history that the model does not know and ignored")
+    fallback: bool = Field(description="Whether no item of the history was known, so that these are the most popular items")
+
+
+class RecommendResponse(RankedList):
+    model: str
+
+
+class BatchList(RankedList):
+    user: JsonId | None = Field(None, description="The user, where the request named users")
+
+
+class BatchResponse(BaseModel):
+    model: str
+    lists: list[BatchList]
+    unknown_users: list[JsonId] = Field(description="Users the model was not fitted on; their lists are empty")
+
+
+class SimilarResponse(BaseModel):
+    model: str
+    item: JsonId
+    items: list[ScoredItem]
+
+
+class Contribution(TitledItem):
+    value: float
+
+
+class HistoryItem(TitledItem):
+    weight: float
+
+
+class HistoryResponse(BaseModel):
+    model: str
+    user: JsonId
+    items: list[HistoryItem] = Field(description="Largest weights first, then the most popular items")
+    total: int = Field(description="How many items the history has")
+
+
+class ExplainResponse(ScoredItem):
+    model: str
+    contributions: list[Contribution] = Field(
+        description="What each history item adds to the score, strongest first; they sum to it"
+    )
+    unknown: list[JsonId]
+
+
+class ItemInfo(TitledItem):
+    tags: list[str]
+    users: int = Field(description="How many users interacted with the item")
+
+
+class ItemsResponse(BaseModel):
+    items: list[ItemInfo]
+    unknown: list[JsonId]
+
+
+class ModelInfo(BaseModel):
+    name: str
+    recipe: dict[str, Any] = Field(description="Name and parameters")
+    spec: str = Field(description="The recipe as text")
+    users: int
+    items: int
+    interactions: int
+    titles: bool = Field(description="Whether items have titles")
+    tags: list[str]
+    loaded: str = Field(description="When the model was loaded")
+    failed: str | None = Field(description="Why a newer version on disk is not served")
+
+
+class ModelsResponse(BaseModel):
+    models: list[ModelInfo]
+
+
+class ModelCard(ModelInfo):
+    measured: list[dict[str, Any]] = Field(description="Metrics of the same recipe in the benchmark journal")
+    picture: dict[str, Any] | None = Field(description="Spectrum or histogram of the weights")
+    popularity: dict[str, list[float]] = Field(description="Share of events and of recommendations by popularity")
+
+
+class ReloadResponse(BaseModel):
+    models: dict[str, bool] = Field(description="Whether each model was replaced")
+    failed: dict[str, str] = Field(description="Why newer versions on disk are not served")
+
+
+class LeaderboardResponse(BaseModel):
+    tables: list[dict[str, Any]]
+
+
+class StatusResponse(BaseModel):
+    status: str
+
+
+class ErrorResponse(BaseModel):
+    error: str

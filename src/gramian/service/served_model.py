@@ -1,0 +1,247 @@
+"""A loaded model under its name: answers requests in JSON ids."""
+
+from __future__ import annotations
+
+import threading
+import time
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gramian.core.ranking import Exclusions
+from gramian.core.recommender import Recommender
+from gramian.data.ids import Index
+from gramian.linalg.memory import available_bytes
+from gramian.models.scorers import DenseWeights, InverseWeights
+from gramian.service.json_ids import JsonId, JsonIds
+
+if TYPE_CHECKING:  # models are loaded while Pydantic and FastAPI are still being imported
+    from gramian.service.schemas import BatchRequest, ExplainRequest, HistoryRequest, ListOptions, RecommendRequest
+
+SCORING_LOCK = threading.Lock()  # kernels use every core, and some of them cannot run beside others
+LOCK_PAUSE = 0.001  # seconds between steps that hold the lock, so that waiting requests can take it
+SCORES_PER_SLICE = 1_280_000  # of a batch: about 10 ms on two cores; smaller slices cost up to half of the throughput
+MAX_USERS_PER_SLICE = 64  # each user takes time in Python, too
+
+
+class ServedModel:
+    """A model under its name. It translates JSON ids; the recommender does the rest.
+
+    Parameters
+    ----------
+    name
+        The name that requests use.
+    model
+        The loaded model.
+    """
+
+    def __init__(self, name: str, model: Recommender) -> None:
+        self.name, self.model, self.catalog = name, model, model.catalog
+        self.loaded, self.is_broken = datetime.now(UTC), False
+        users = Index(()) if model.histories is None else model.histories.users
+        self.items = JsonIds(self.catalog.ids, f"an item that {name} was fitted on", "Look it up with GET /items")
+        self.users = JsonIds(users, f"a user that {name} was fitted on", "Send the history instead")
+        title_counts = Counter(self.catalog.titles or ())
+        self.shared_titles = {title for title, count in title_counts.items() if count > 1}
+
+    def recommend(self, request: RecommendRequest) -> dict[str, Any]:
+        """Return the list of a user, of a history, or of a user with further items."""
+        histories, unknown = self.model.encode_histories([self._history(request)])
+        (ranked,) = self._rank(histories, unknown, request.k, self._allowed(request), request.exclude_seen)
+        return {"model": self.name, **ranked}
+
+    def recommend_batch(self, request: BatchRequest) -> Iterator[list[dict[str, Any]]]:
+        """Yield the lists of users, then those of histories, a slice at a time. An unknown user gets an empty list.
+
+        The scoring lock is free between two slices, so that single requests are answered while a large batch is made.
+        """
+        allowed, size = self._allowed(request), users_per_slice(len(self.catalog))
+        for start in range(0, len(request.users), size):
+            yield self._rank_users(request.users[start : start + size], request, allowed)
+        for start in range(0, len(request.histories), size):
+            ids = map(self.items.decode, request.histories[start : start + size])
+            yield self._rank(*self.model.encode_histories(ids), request.k, allowed, request.exclude_seen)
+
+    def unknown_users(self, users: Sequence[JsonId]) -> list[JsonId]:
+        """Return those of the users that the model was not fitted on."""
+        rows = self.users.index.positions(self.users.decode(users))
+        return [user for user, row in zip(users, rows, strict=True) if row < 0]
+
+    def _rank_users(self, users: Sequence[JsonId], options: ListOptions, allowed: np.ndarray | None) -> list[dict[str, Any]]:
+        rows = self.users.index.positions(self.users.decode(users))
+        lists: list[dict[str, Any]] = [{"user": user, "items": [], "unknown": [], "fallback": False} for user in users]
+        known = np.flatnonzero(rows >= 0)
+        if len(known):
+            matrix = self.model.histories.matrix[rows[known]]  # type: ignore[union-attr]  # a known user has a history
+            ranked_lists = self._rank(matrix, None, options.k, allowed, options.exclude_seen)
+            for position, ranked in zip(known, ranked_lists, strict=True):
+                lists[position] |= ranked
+        return lists
+
+    def _allowed(self, options: ListOptions) -> np.ndarray | None:
+        """Return a mask of the items that a request allows; None if it allows all."""
+        allow = None if options.allow is None else self.items.decode(options.allow)
+        deny = self.items.decode(options.deny) if options.deny else None
+        return self.catalog.allowed(allow, deny, options.allow_tags, options.deny_tags)
+
+    def _rank(
+        self,
+        histories: sp.csr_array,
+        unknown: list[list[Any]] | None,
+        k: int = 10,
+        allowed: np.ndarray | None = None,
+        exclude_seen: bool = True,
+    ) -> list[dict[str, Any]]:
+        with SCORING_LOCK, np.errstate(over="ignore", invalid="ignore"):  # of enormous weights; see encode_json
+            ranked = self.model.recommend_rows(histories, k, allowed, Exclusions(exclude_seen), unknown=unknown)
+        all_titles = ranked.titles or repeat(None, len(ranked))
+        rows = zip(ranked.items, all_titles, ranked.scores, ranked.unknown or (), ranked.fallback or (), strict=True)
+        return [
+            {"items": self._items_json(ids, titles, scores), "unknown": unknown, "fallback": fallback}
+            for ids, titles, scores, unknown, fallback in rows
+        ]
+
+    def _history(self, request: RecommendRequest | ExplainRequest) -> list[Any] | dict[Any, float]:
+        """Return the history of a request: a list of ids, or {id: weight} if a user is named or items have weights."""
+        plain = [entry for entry in request.history if isinstance(entry, int | str)]
+        if request.user is None and len(plain) == len(request.history):
+            return self.items.decode(plain)
+        history = {} if request.user is None else self.model.history(self.users.find(request.user))
+        entries = [(entry, 1.0) if isinstance(entry, int | str) else (entry.item, entry.weight) for entry in request.history]
+        for id, (_, weight) in zip(self.items.decode([item for item, _ in entries]), entries, strict=True):
+            history.setdefault(id, weight)  # the weight in the model, or else the first one sent, takes precedence
+        return history
+
+    def _items_json(
+        self, ids: list[Any], titles: Sequence[str] | None, values: Sequence[float], key: str = "score"
+    ) -> list[dict[str, Any]]:
+        """Return items with a number each, and with their titles where the model has titles; a shared title is marked."""
+        ids = self.items.encode(ids)
+        if titles is None:
+            return [{"item": id, key: value} for id, value in zip(ids, values, strict=True)]
+        rows = [{"item": id, "title": title, key: value} for id, title, value in zip(ids, titles, values, strict=True)]
+        for row in rows if self.shared_titles else ():
+            if row["title"] in self.shared_titles:
+                row["shares_title"] = True
+        return rows
+
+    def user_history(self, request: HistoryRequest) -> dict[str, Any]:
+        """Return the items of a user the model was fitted on: the largest weights first, then the most popular items."""
+        history = self.model.history(self.users.find(request.user))
+        columns, weights = self.catalog.ids.positions(list(history)), np.array(list(history.values()))
+        order = np.lexsort((-self.catalog.popularity[columns], -weights))[: request.k]
+        best = columns[order]
+        items = self._items_json(self.catalog.ids[best], self.catalog.titles_of(best), weights[order].tolist(), "weight")
+        return {"model": self.name, "user": request.user, "items": items, "total": len(history)}
+
+    def similar(self, item: JsonId, k: int) -> dict[str, Any]:
+        """Return the k items most similar to an item."""
+        id = self.items.find(item)
+        with SCORING_LOCK:
+            ranked = self.model.similar_items(id, k)
+        similar = self._items_json(ranked.items[0], ranked.titles[0] if ranked.titles else None, ranked.scores[0])
+        return {"model": self.name, "item": self.items.encode([id])[0], "items": similar}
+
+    def explain(self, request: ExplainRequest) -> dict[str, Any]:
+        """Return what each history item adds to the score of an item, strongest first."""
+        item, history = self.items.find(request.item), self._history(request)
+        with SCORING_LOCK:
+            explanation = self.model.explain(history, item)
+        ids, titles = list(explanation), explanation.titles
+        contributions = self._items_json(
+            ids, [titles[id] for id in ids] if titles else None, list(explanation.values()), "value"
+        )
+        (explained,) = self._items_json([item], self.catalog.titles_of([self.catalog.column(item)]), [explanation.score])
+        unknown = [id for id in history if id not in explanation]
+        return {"model": self.name, **explained, "contributions": contributions, "unknown": unknown}
+
+    def look_up(self, ids: Sequence[JsonId]) -> dict[str, Any]:
+        """Return what is known of items, and which of the ids are unknown."""
+        columns = self.catalog.ids.positions(self.items.decode(ids))
+        unknown = [id for id, column in zip(ids, columns, strict=True) if column < 0]
+        return {"items": self._describe(columns[columns >= 0]), "unknown": unknown}
+
+    def search(self, query: str, limit: int) -> dict[str, Any]:
+        """Return items whose title, or id where there are no titles, contains the query.
+
+        Titles that begin with it come first, then those with a word that does; the most popular first among equals.
+        """
+        words = fold_text(query).strip()
+        starts = np.array([text.find(words) for text in self._search_texts])
+        columns = np.flatnonzero(starts >= 0)
+        is_later = starts[columns] > 0
+        is_within_word = [starts[column] > 0 and self._search_texts[column][starts[column] - 1].isalnum() for column in columns]
+        order = np.lexsort((-self.catalog.popularity[columns], np.array(is_within_word, np.bool_), is_later))
+        return {"items": self._describe(columns[order][:limit]), "unknown": []}
+
+    @cached_property
+    def _search_texts(self) -> list[str]:
+        return [fold_text(str(text)) for text in self.catalog.titles or self.items.encode(self.catalog.ids.tolist())]
+
+    def _describe(self, columns: np.ndarray) -> list[dict[str, Any]]:
+        """Return id, title, tags and number of users of the items in some columns."""
+        catalog = self.catalog
+        popularity = catalog.popularity[columns].tolist()
+        items = self._items_json(catalog.ids[columns], catalog.titles_of(columns), popularity, "users")
+        tags = [[] if catalog.tags is None else list(catalog.tags[column]) for column in columns]
+        return [item | {"tags": item_tags} for item, item_tags in zip(items, tags, strict=True)]
+
+    def info(self) -> dict[str, Any]:
+        """Return the recipe, the sizes of the data, the tags, and when the model was loaded."""
+        histories, recipe = self.model.histories, self.model.recipe
+        return {
+            "name": self.name,
+            "recipe": recipe.to_json(),
+            "spec": f"{type(recipe).__name__}({recipe.summary})",  # with the defaults: people compare models by it
+            "users": 0 if histories is None else histories.n_users,
+            "items": len(self.catalog),
+            "interactions": 0 if histories is None else histories.n_interactions,
+            "titles": self.catalog.titles is not None,
+            "tags": sorted(self.catalog.columns_by_tag),
+            "loaded": self.loaded.isoformat(timespec="seconds"),
+        }
+
+    def warm_up(self, n_users: int = 1) -> None:
+        """Load the kernels that rank items for n users at once, or compile them. A broken model fails here."""
+        histories = [[], *[self.catalog.ids[:1]] * n_users]
+        for exclude_seen in (True, False):
+            self._rank(*self.model.encode_histories(histories), exclude_seen=exclude_seen)
+        if self.model.histories is not None:
+            self._rank(self.model.histories.matrix[np.zeros(n_users, np.int64)], None)  # the types of its indices may differ
+
+    def warm_up_batch(self) -> None:
+        """Do the same for a slice of a batch."""
+        self.warm_up(users_per_slice(len(self.catalog)))
+
+    def expand_weights(self) -> None:
+        """Hold the full matrix of an item-item model where memory allows it: its stored half is slow for single users."""
+        stored = self.model.scorer
+        if type(stored) is not InverseWeights or DenseWeights.n_bytes(stored) > available_bytes() / 2:
+            return
+        steps = DenseWeights.expand(stored)
+        expanded = None
+        while expanded is None:
+            with SCORING_LOCK:
+                expanded = next(steps)
+            time.sleep(LOCK_PAUSE)
+        self.model = Recommender(expanded, self.model.recipe, self.catalog, self.model.histories)
+
+
+def users_per_slice(n_items: int) -> int:
+    """Return how many users of a batch are ranked at once.
+
+    It depends on the model only: sums in another order may differ in the last digit, and a batch must not change by the load.
+    """
+    return max(1, min(MAX_USERS_PER_SLICE, SCORES_PER_SLICE // n_items))
+
+
+def fold_text(text: str) -> str:
+    """Return text without case and accents, for searching."""
+    return "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))

@@ -1,0 +1,142 @@
+"""`gramian serve`: reads tokens, sets up the log and runs Uvicorn."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from gramian.errors import InvalidInput, MissingFile
+from gramian.service import SERVICE_LOG
+from gramian.service.app import create_app
+from gramian.service.http_protocol import ConnectionLimits, LimitedProtocol
+from gramian.service.middleware.access import Tokens
+from gramian.service.model_registry import ModelRegistry
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+TOKEN_VARIABLES = ("GRAMIAN_READ_TOKEN", "GRAMIAN_ADMIN_TOKEN")
+MIN_TOKEN_LENGTH = 16  # characters; shorter ones can be guessed
+SHUTDOWN_SECONDS = 10  # for running requests to finish
+GC_THRESHOLD = 100_000  # new objects between two collections; with 700, Python's default, large bodies took four times as long
+DEFAULT_CONNECTION_LIMITS = ConnectionLimits()
+
+
+class LimitedServer(uvicorn.Server):
+    """Uvicorn with limits on connections. It says where it serves once it listens there.
+
+    Parameters
+    ----------
+    app
+        The application.
+    host, port
+        The address to listen at; port 0 for any free port.
+    limits
+        The limits on connections.
+    models
+        The names of the served models, for the log.
+    """
+
+    def __init__(
+        self,
+        app: FastAPI,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        limits: ConnectionLimits = DEFAULT_CONNECTION_LIMITS,
+        models: Sequence[str] = (),
+    ) -> None:
+        self.models = models
+        options: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": "warning", "server_header": False}
+        options |= {"http": partial(LimitedProtocol, limits), "ws": "none", "timeout_keep_alive": limits.idle_seconds}
+        options |= {"timeout_graceful_shutdown": SHUTDOWN_SECONDS}
+        super().__init__(uvicorn.Config(app, host=host, port=port, **options))
+
+    @property
+    def address(self) -> str:
+        """The URL at which it listens."""
+        host, port = self.config.host, self.servers[0].sockets[0].getsockname()[1]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        SERVICE_LOG.warning("Serving %s at %s", ", ".join(self.models), self.address)
+
+
+def run_server(
+    registry: ModelRegistry,
+    *,
+    host: str,
+    port: int,
+    max_connections: int,
+    journal: Path | None,
+    token_files: tuple[Path | None, Path | None],
+    hosts: Sequence[str],
+    origins: Sequence[str],
+    quiet: bool,
+) -> None:
+    """Serve until interrupted.
+
+    Parameters
+    ----------
+    registry
+        The served models.
+    host, port
+        The address to listen at; port 0 for any free port.
+    max_connections
+        How many connections may be open.
+    journal
+        A benchmark journal for the leaderboard.
+    token_files
+        Files with the read and the admin token, where they are not in the environment.
+    hosts
+        Further host names that requests may use.
+    origins
+        Other sites whose pages may send requests.
+    quiet
+        Log no requests.
+    """
+    tokens = read_tokens(token_files)
+    if not quiet:
+        SERVICE_LOG.setLevel(logging.INFO)
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
+    is_local = host in LOOPBACK_HOSTS
+    allowed_hosts = [*LOOPBACK_HOSTS, *hosts] if is_local else list(hosts)
+    app = create_app(registry, journal=journal, tokens=tokens, hosts=allowed_hosts, origins=origins)
+    if not is_local and tokens.read is None:
+        SERVICE_LOG.warning("%s can be reached from other machines, and no token is set. Set %s.", host, TOKEN_VARIABLES[0])
+    server = LimitedServer(app, host, port, ConnectionLimits(max_connections=max_connections), list(registry.models))
+    gc.freeze()  # what was loaded stays, so the garbage collector need not look at it again
+    gc.set_threshold(GC_THRESHOLD)
+    gc.enable()
+    with suppress(SystemExit):  # raised by Uvicorn where it cannot listen
+        server.run()
+    if not server.started:
+        raise InvalidInput(f"a free port at {host}", f"{port}, which is taken", "Choose another with --port")
+
+
+def read_tokens(files: tuple[Path | None, Path | None]) -> Tokens:
+    """Read the read and the admin token, each from its file or from the environment."""
+    tokens: list[str | None] = []
+    for file, variable in zip(files, TOKEN_VARIABLES, strict=True):
+        if file is not None and not file.is_file():
+            raise MissingFile(f"a token in {file}", "no such file", "Check the path")
+        token = os.environ.get(variable) if file is None else file.read_text(encoding="utf-8").strip()
+        if token is not None and (
+            len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token
+        ):
+            raise InvalidInput(
+                f"a token of at least {MIN_TOKEN_LENGTH} letters and digits",
+                f"{len(token)} characters",
+                "Make one: openssl rand -hex 32",
+            )
+        tokens.append(token)
+    return Tokens(*tokens)
