@@ -107,13 +107,14 @@ def send_batches(port: int, histories: list[list[int]], expected: Expected, size
     return outcomes
 
 
-async def replace_models(folder: Path, models: list[gr.Recommender], seconds: float, seed: int) -> Counter[str]:
-    """Save another model over the folder again and again, or put a corrupt one there."""
+def replace_models(folder: Path, sources: list[Path], seconds: float, seed: int) -> Counter[str]:
+    """Save another model over the folder again and again, or put a corrupt one there. Runs in a process of its own."""
+    models = [gr.load(source) for source in sources]
     rng, end, outcomes = random.Random(seed), time.perf_counter() + seconds, Counter[str]()
     while time.perf_counter() < end:
-        await asyncio.sleep(REPLACEMENT_SECONDS)
+        time.sleep(REPLACEMENT_SECONDS)
         is_corrupt = rng.random() < CORRUPT_SHARE
-        await asyncio.to_thread(corrupt_folder if is_corrupt else models[rng.randrange(len(models))].save, folder)
+        (corrupt_folder if is_corrupt else models[rng.randrange(len(models))].save)(folder)
         outcomes["corrupt" if is_corrupt else "replaced"] += 1
     return outcomes
 
@@ -211,7 +212,10 @@ async def soak(server: Server, folder: Path, models: list[gr.Recommender], optio
     expected: Expected = [[(lists.items[n], lists.scores[n]) for lists in ranked] for n in range(N_HISTORIES)]
     singles = Singles(server.port, histories, expected, options.seed)
     loop, seconds = asyncio.get_running_loop(), options.seconds
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    sources = [folder.with_name(f"source-{number}") for number in range(len(models))]
+    for model, source in zip(models, sources, strict=True):
+        model.save(source)
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool:
         await singles.run(options.connections, options.rate, min(5, seconds))
         print(f"singles alone:     {describe_latencies(singles.seconds)}")
         singles.seconds.clear()
@@ -221,7 +225,7 @@ async def soak(server: Server, folder: Path, models: list[gr.Recommender], optio
         await singles.run(options.connections, options.rate, min(5, seconds))
         print(f"beside batches:    {describe_latencies(singles.seconds)}")
         singles.seconds.clear()
-        replacing = asyncio.create_task(replace_models(folder, models, seconds, options.seed))
+        replacing = loop.run_in_executor(pool, replace_models, folder, sources, seconds, options.seed)
         await singles.run(options.connections, options.rate, seconds)
         print(f"and replacements:  {describe_latencies(singles.seconds)}")
         print(f"single requests:   {dict(singles.outcomes)}")

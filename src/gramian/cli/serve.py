@@ -47,7 +47,7 @@ def serve_command(
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not log requests.")] = False,
 ) -> None:
     """Serve models over HTTP, with a page that shows what they recommend and why."""
-    gc.disable()  # the server enables it once everything is loaded: nothing allocated until then ever becomes garbage
+    gc.disable()  # the server enables it once its models are warm: little of what is allocated until then becomes garbage
     with ThreadPoolExecutor(1) as background:
         loading = background.submit(ModelRegistry, models)  # while the web framework is imported
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from itertools import repeat
 from types import NoneType
 from typing import Any
 
@@ -57,7 +58,7 @@ class Index:
         """Return the positions of these ids, −1 where unknown."""
         lookup = self._positions
         try:
-            return np.fromiter((lookup.get(i, -1) for i in ids), dtype=np.int64, count=len(ids))
+            return np.fromiter(map(lookup.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
         except TypeError as error:
             raise InvalidInput("a flat list of ids", f"{error}", "Pass ids, not lists of ids") from None
 

@@ -5,7 +5,7 @@ or a 503 with Retry-After while the service is overloaded.
 """
 
 from asyncio import to_thread
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -53,6 +53,7 @@ def create_app(
     limits: BodyLimits = DEFAULT_LIMITS,
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
+    on_warm: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Return the service as an ASGI application. Models that are replaced on disk are picked up while it runs.
 
@@ -70,10 +71,12 @@ def create_app(
         The host names that requests may use; any by default.
     origins
         Other sites whose pages may send requests, such as "https://example.org".
+    on_warm
+        Called once, when the models are loaded and warm.
     """
     metrics = Metrics()
     registry = models if isinstance(models, ModelRegistry) else ModelRegistry([Path(folder) for folder in models])
-    service = Service(registry, journal, metrics)
+    service = Service(registry, journal, metrics, on_warm)
     app = FastAPI(
         title="Gramian",
         description=__doc__,

@@ -92,10 +92,14 @@ class Service:
         A benchmark journal for the leaderboard.
     metrics
         The metrics to count lists and reloads in.
+    on_warm
+        Called once, when the models are loaded and warm.
     """
 
-    def __init__(self, registry: ModelRegistry, journal: Path | None, metrics: Metrics) -> None:
-        self.registry, self.metrics = registry, metrics
+    def __init__(
+        self, registry: ModelRegistry, journal: Path | None, metrics: Metrics, on_warm: Callable[[], None] = lambda: None
+    ) -> None:
+        self.registry, self.metrics, self.on_warm = registry, metrics, on_warm
         self.journal = None if journal is None else Leaderboard(journal)
         # Single requests are scored on one core: waking the others would take longer than the work.
         self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES)
@@ -119,6 +123,7 @@ class Service:
         await to_thread(app.openapi)  # which would block the event loop when it is first asked for
         for served in list(self.registry.models.values()):
             await self.warm_up(served)
+        self.on_warm()
         self.is_warm = True
         await asyncio.gather(*(self.watch_model(name) for name in self.registry.folders))
 
