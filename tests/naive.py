@@ -123,6 +123,34 @@ def deql(X, a, b, p, lam, zero_diagonal=False, columns=None):
     return by_column(n, columns, column)
 
 
+def miller_deql(X, a, b, p, lam, zero_diagonal=False):
+    """The DEQL paper's Section 4: one inverse, then two rank-one updates by Miller's theorem for each item."""
+    n, q = X.shape[1], 1 - p
+    S, eye = X.T @ X, np.eye(X.shape[1])
+
+    def spread(diagonal, off):
+        return (off + (diagonal - off) * eye) * S
+
+    inverse = np.linalg.inv(spread(q * p * a**2 + q**2 * b**2, q**2 * p * a**2 + q**3 * b**2) + lam * eye)  # (H₀ + λI)⁻¹
+    V = spread(q * b**2, q * p * a**2 + q**2 * b**2)
+    E1 = spread(-q * p * (a**2 - b**2), -(q**2) * p * (a**2 - b**2))
+    E2 = spread(0, -(q**2) * p * (a**2 - b**2))
+
+    def column(i):
+        def solve(v):  # H⁽ⁱ⁾⁻¹ v
+            r, w = inverse @ v, inverse @ E1[:, i]
+            s, t = r - r[i] / (1 + w[i]) * w, inverse[:, i] - inverse[i, i] / (1 + w[i]) * w
+            return s - (E2[:, i] @ s) / (1 + E2[:, i] @ t) * t
+
+        w = solve(V[:, i])
+        if not zero_diagonal:
+            return w
+        unit = solve(eye[i])
+        return w - w[i] / unit[i] * unit
+
+    return by_column(n, None, column)
+
+
 def deql_loss(X, W, a, b, p):
     """E‖A ⊙ (X − (Δ ⊙ X)W)‖² from H and v (Eq. 11)."""
     loss = 0.0

@@ -152,17 +152,40 @@ def test_identities_between_the_models():
     assert gr.equivalent(gr.VLAE(rank=8, scale=12), gr.WLAE(rank=8, l2=12))
     assert not gr.equivalent(gr.VLAE(rank=3, scale=(1, 2, 3)), gr.WLAE(rank=3, l2=(1, 2, 3)))
     np.testing.assert_allclose(weights(gr.VLAE(rank=8, scale=12)), weights(gr.WLAE(rank=8, l2=12)), atol=1e-7)
-    np.testing.assert_allclose(weights(gr.RegularizedPCA(rank=24, l2=3)), weights(gr.NuclearNormMF(l2=6, power=1)), atol=1e-6)
+    assert gr.equivalent(gr.VLAE(rank=3, scale=(2, 2, 2)), gr.RegularizedPCA(rank=3, l2=2))
+    np.testing.assert_allclose(weights(gr.VLAE(rank=3, scale=(2, 2, 2))), weights(gr.RegularizedPCA(rank=3, l2=2)), atol=1e-7)
+    for model, name in ((gr.LRR, "l2"), (gr.WLAE, "l2")):
+        assert gr.equivalent(model(rank=3, **{name: (5, 5, 5)}), model(rank=3, **{name: 5}))
+    for model, name in ((gr.VLAE, "scale"), (gr.WLAE, "l2")):
+        assert gr.equivalent(model(rank=3, **{name: (1, 3, 2)}), model(rank=3, **{name: (3, 2, 1)}))
+    assert not gr.equivalent(gr.LRR(rank=3, l2=(1, 3, 2)), gr.LRR(rank=3, l2=(3, 2, 1)))
 
 
-def test_lemma_2_needs_the_factor_that_the_paper_leaves_out():
-    """With the printed threshold, μ = l2·T^(power − 1), the loss at power 1 is higher."""
+FULL_RANK = [
+    (gr.RegularizedPCA(rank=24, l2=3), gr.NuclearNormMF(l2=6, power=1)),
+    (gr.VLAE(rank=24, scale=(3.0,) * 24), gr.NuclearNormMF(l2=6, power=1)),
+    (gr.LRR(rank=24, l2=7), gr.DLAE(dropout=0, l2=7)),
+    (gr.LowRankDLAE(rank=24, dropout=0.3, l2=7), gr.DLAE(dropout=0.3, l2=7)),
+    (gr.LowRankEDLAE(rank=24, dropout=0.3, l2=7), gr.EDLAE(dropout=0.3, l2=7)),
+    (gr.LowRankEDLAE(rank=24, dropout=0.0, l2=7, truncate="weights"), gr.EASE(l2=7)),
+]
 
-    def loss(threshold):
-        y = np.maximum(SIGMA - threshold, 0)
-        return ((SIGMA - y) ** 2).sum() + 4 * y.sum()
 
-    assert loss(4 / 2) < min(loss(4), loss(2.1), loss(1.9))
+@pytest.mark.parametrize(("recipe", "full"), FULL_RANK, ids=[str(pair[0]) for pair in FULL_RANK])
+def test_a_rank_as_high_as_the_data_allow_is_no_constraint(recipe, full):
+    few_users = gr.Interactions.of(X[:10])
+    assert not gr.equivalent(recipe, full)  # on other data the rank counts
+    assert gr.equivalent(recipe, full, EVENTS)
+    assert gr.equivalent(full, recipe, gr.Gram.of(EVENTS))
+    np.testing.assert_allclose(weights(recipe), weights(full), atol=2e-6)
+    larger = gr.Interactions.of(np.hstack([X, X[:, :1]]))
+    assert not gr.equivalent(recipe, full, larger)
+    if isinstance(recipe, gr.RegularizedPCA):  # ten users have ten singular values
+        lower = gr.RegularizedPCA(rank=10, l2=1)
+        assert gr.equivalent(lower, gr.NuclearNormMF(l2=2, power=1), few_users)
+        np.testing.assert_allclose(weights(lower, few_users), weights(gr.NuclearNormMF(2, 1), few_users), atol=1e-6)
+    if isinstance(recipe, gr.LowRankEDLAE):  # whose full rank is that of the catalog
+        assert not gr.equivalent(gr.LowRankEDLAE(10, 0.3, 7), gr.EDLAE(0.3, 7), few_users)
 
 
 def test_weights_sort_themselves():
@@ -194,6 +217,22 @@ def test_a_weighted_nuclear_norm_is_a_frobenius_norm_of_one_l2_for_each_factor()
     sigma = SIGMA[:4]
     l2 = sigma**3 / (sigma - lam) - sigma**2
     np.testing.assert_allclose(weights(gr.LRR(rank=4, l2=l2)), weights(gr.VLAE(rank=4, scale=lam)), atol=1e-6)
+
+
+def test_the_weights_of_lrr_mapped_to_vlae_are_sorted():
+    """Table 3 of the paper: the weighted LRR, and VLAE with its weights sorted."""
+    ascending = gr.LRR(rank=4, l2=[1, 2, 6, 8])  # whose λ = σ·l2/(σ² + l2) ascend too
+    mapped = gr.VLAE.from_lrr(ascending, EVENTS)
+    np.testing.assert_allclose(mapped.scale, SIGMA[:4] * ascending.l2 / (SIGMA[:4] ** 2 + ascending.l2), rtol=1e-5)
+    assert list(mapped.scale) == sorted(mapped.scale)
+    np.testing.assert_allclose(weights(mapped), weights(ascending), atol=1e-5)
+    assert mapped.scale == pytest.approx(gr.VLAE.from_lrr(ascending, gr.Gram.of(EVENTS)).scale, rel=1e-5)
+    descending = gr.LRR(rank=4, l2=[200, 20, 2, 1])
+    lam = SIGMA[:4] * descending.l2 / (SIGMA[:4] ** 2 + descending.l2)
+    f = np.maximum(1 - np.sort(lam) / SIGMA[:4], 0)
+    np.testing.assert_allclose(weights(gr.VLAE.from_lrr(descending, EVENTS)), keeping_vectors(f), atol=1e-5)
+    assert np.abs(weights(descending) - keeping_vectors(f)).max() > 0.01
+    assert gr.VLAE.from_lrr(gr.LRR(rank=4, l2=0), EVENTS).scale == (0, 0, 0, 0)
 
 
 def full(recipe):
@@ -474,6 +513,11 @@ def test_a_large_matrix_is_decomposed_by_lanczos(monkeypatch):
         (lambda: gr.LRR(rank=25).fit(EVENTS), "a rank of at most 24"),
         (lambda: gr.LowRankEDLAE(rank=1_000).fit(EVENTS), "a rank of at most 24"),
         (lambda: gr.ADMMEDLAE(rank=25).fit(EVENTS), "a rank of at most 24"),
+        (lambda: gr.ALSEDLAE(rank=25).fit(EVENTS), "a rank of at most 24"),
+        (lambda: gr.VLAE.from_lrr(gr.LRR(rank=25), EVENTS), "a rank of at most 24"),
+        (lambda: gr.ADMMEDLAE(omega=0), "omega of ADMMEDLAE to be a number of at least 1e-09"),
+        (lambda: gr.ADMMEDLAE(omega=-1), "omega of ADMMEDLAE to be a number of at least 1e-09"),
+        (lambda: gr.WLAE(rank=3, l2=(1, 1, 1, 1)), "one l2 for each of the 3 factors"),
         (lambda: gr.LRR(rank=0), "a whole number of at least 1"),
         (lambda: gr.LRR(rank=2.5), "a whole number of at least 1"),
         (lambda: gr.LRR(rank=True), "a whole number of at least 1"),

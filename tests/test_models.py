@@ -323,6 +323,45 @@ def test_deql_from_paper_equals_the_papers_systems(a, b, p, lam, zero_diagonal):
     assert_close(weights(recipe, weighted()), naive.deql(weighted(), a, b, p, lam, zero_diagonal))
 
 
+@pytest.mark.parametrize("zero_diagonal", [False, True])
+@pytest.mark.parametrize(("a", "b", "p", "lam"), [(1, 0.5, 0.3, 2), (2, 0.5, 0.3, 0), (0.5, 2, 0.6, 1), (3, 3, 0.2, 0)])
+def test_one_inverse_gives_what_millers_algorithm_gives(a, b, p, lam, zero_diagonal):
+    """Section 4 of the DEQL paper, which spends two more products of n × n matrices."""
+    W = naive.miller_deql(weighted(), a, b, p, lam, zero_diagonal)
+    assert_close(W, naive.deql(weighted(), a, b, p, lam, zero_diagonal), rtol=1e-7)
+    assert_close(weights(gr.DEQL.from_paper(a, b, p, lam, zero_diagonal), weighted()), W, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("a", "b"), [(1, 0.01), (1, 1), (1, 2), (1, 100), (0.001, 1)])
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.9])
+def test_the_systems_of_deql_are_definite_for_b_above_a_too(a, b, p):
+    """Theorem 3.3 of the DEQL paper without its condition a ≥ b: H ≥ min(a, b)²·(q²S + qp·diag(s))."""
+    X, q = binary(n_users=8, n_items=20), 1 - p
+    S = X.T @ X
+    bound = min(a, b) ** 2 * (q**2 * S + q * p * np.diag(np.diag(S)))
+    for i in range(20):
+        H = naive.deql_system(X, a, b, p, i)[0]
+        np.linalg.cholesky(H)
+        assert np.linalg.eigvalsh(H - bound)[0] > -1e-12 * np.abs(H).max()
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("kept_weight", [1e-3, 0.5, 2, 100, 1e6])
+def test_the_denominator_of_deql_stays_positive_even_for_twin_items(dropout, kept_weight):
+    X = binary()
+    X[:, 1:6] = X[:, :1]
+    recipe = gr.DEQL(dropout, kept_weight, 0)
+    p_ii = fit(recipe, X).scorer.inverse.diagonal()
+    assert recipe.coefficients.denominator(p_ii, np.diag(X.T @ X)).min() > 1e-3 * recipe.coefficients.n
+
+
+def test_a_denominator_that_is_not_positive_is_refused(refused):
+    coefficients = gr.DEQL(0.3, 5, 1).coefficients
+    s = np.array([10.0, 3])
+    with refused(gr.errors.Inaccurate, "positive definite"):
+        coefficients.require_definite(np.array([0.05, 9]), s)  # P_ii of no inverse: it is at most 1/Λ
+
+
 @pytest.mark.parametrize("t", [0.01, 3.0])
 @pytest.mark.parametrize("b", [0.0, 0.5, 2.0])
 def test_deql_from_paper_does_not_see_the_scale_of_the_loss(t, b):
@@ -533,9 +572,15 @@ def test_a_wrong_hyperparameter_is_refused_by_name(recipe, name, value):
         *[("lam", value) for value in (-1, math.nan, math.inf, "1")],
     ],
 )
-def test_a_wrong_paper_parameter_is_refused(name, value):
-    with pytest.raises(gr.errors.InvalidInput):
+def test_a_wrong_paper_parameter_is_refused(name, value, refused):
+    with refused(mentioning=f"{name}={value!r}"):
         gr.DEQL.from_paper(**({"a": 1, "b": 0.5, "p": 0.3, "lam": 1} | {name: value}))
+
+
+@pytest.mark.parametrize(("a", "b", "p"), [(1, 0, 0), (1e200, 1, 0.3), (1, 1e200, 0.3), (1e-200, 0, 0.3), (1e-160, 0, 0.999)])
+def test_paper_parameters_that_overflow_are_refused(a, b, p, refused):
+    with refused(mentioning="above 0 and finite"):
+        gr.DEQL.from_paper(a, b, p, lam=1)
 
 
 @over(RECIPES)

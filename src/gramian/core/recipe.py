@@ -110,6 +110,10 @@ class Recipe(Configurable, ABC):
         """Return the simplest recipe that gives the same lists: its scores are the same up to a positive factor."""
         return self
 
+    def canonical_on(self, counts: Counts) -> Recipe:
+        """Return the simplest recipe that gives the same lists on data with so many users and items."""
+        return self.canonical()
+
     def require_binary(self, is_binary: bool) -> None:
         """Refuse weighted interactions where the mathematics holds for 0/1 only."""
         if self.needs_binary and not is_binary:
@@ -192,11 +196,20 @@ class GramRecipe(Recipe):
         return numbers * np.dtype(dtype).itemsize + by_column
 
 
-def equivalent(first: Recipe, second: Recipe) -> bool:
-    """Whether the recipes `first` and `second` give the same lists on any data: the same scores up to a positive factor."""
+def equivalent(first: Recipe, second: Recipe, events: Interactions | Gram | None = None) -> bool:
+    """Whether two recipes give the same lists: the same scores up to a positive factor.
+
+    Parameters
+    ----------
+    first, second
+        The recipes.
+    events
+        The interactions, or their Gram matrix, that both are fitted on. A rank as high as these allow is then no constraint.
+        If left out, the lists must be the same on any data.
+    """
     if not (isinstance(first, Recipe) and isinstance(second, Recipe)):
         raise InvalidInput("two recipes", f"{type(first).__name__} and {type(second).__name__}", "Pass gr.EASE(l2=100), say")
-    a, b = first.canonical(), second.canonical()
+    a, b = (recipe.canonical() if events is None else recipe.canonical_on(events) for recipe in (first, second))
     return type(a) is type(b) and all(params_equal(value, b.params[name]) for name, value in a.params.items())
 
 

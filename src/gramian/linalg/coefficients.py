@@ -5,7 +5,7 @@ With P = (S + diag(Λ))⁻¹ and s = diag(S), each of these models scores a hist
     W = −P · diag(scale) + diag(diagonal)
 
     Λ        = slope·s + ridge
-    scale    = (c0 + c1·s) / ((b0 + b1·s)·P_ii + n), and at least floor·Λ where there is a floor
+    scale    = (c0 + c1·s) / d,  d = (b0 + b1·s)·P_ii + n, and at least floor·Λ where there is a floor
     diagonal = (1 − y1)·scale·P_ii + y0
 
 so that a model is ten numbers. Models that share slope and ridge share P, and one product x·P scores them all.
@@ -16,6 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
+from gramian.errors import Inaccurate
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,19 @@ class Coefficients:
         penalty[s + penalty == 0] = 1
         return penalty
 
+    def denominator(self, p_ii: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """Return d."""
+        return np.asarray((self.b0 + self.b1 * s) * p_ii + self.n)
+
+    def require_definite(self, p_ii: np.ndarray, s: np.ndarray) -> None:
+        """Refuse an item whose d is not positive: the quadratic form that its column of W minimises is not definite then."""
+        worst = float(self.denominator(p_ii, s).min(initial=np.inf))
+        if not worst > 0:
+            raise Inaccurate("a positive definite system for every item", f"a pivot of {worst:.3g}", "Raise l2")
+
     def scale(self, p_ii: np.ndarray, s: np.ndarray) -> np.ndarray:
         """Return the factor of each column of −P."""
-        scale = (self.c0 + self.c1 * s) / ((self.b0 + self.b1 * s) * p_ii + self.n)
+        scale = (self.c0 + self.c1 * s) / self.denominator(p_ii, s)
         return np.maximum(scale, self.floor * (self.slope * s + self.ridge)) if self.floor else scale
 
     def diagonal(self, p_ii: np.ndarray, s: np.ndarray) -> np.ndarray:

@@ -12,6 +12,8 @@ from gramian.models.autoencoders import EASE as EASE
 from gramian.models.autoencoders import EDLAE as EDLAE
 from gramian.models.autoencoders import RDLAE as RDLAE
 from gramian.models.autoencoders import DebiasedEASE as DebiasedEASE
+from gramian.models.expected_loss import DecoupledAutoencoder as DecoupledAutoencoder
+from gramian.models.expected_loss import LowRankRegression as LowRankRegression
 from gramian.models.gfcf import GFCF as GFCF
 from gramian.models.low_rank import LowRankDLAE as LowRankDLAE
 from gramian.models.low_rank import LowRankEDLAE as LowRankEDLAE

@@ -90,7 +90,8 @@ class DEQL(LinearAutoencoder):
 
         y = ρ·(g − Λ) / (ρ·s + q·l2 − q·ρ²·(s + Λ − g)),   f = 1/q − ρ·y,
 
-    so that all kept_weights share one inverse. With zero_diagonal the model is EDLAE for every kept_weight.
+    so that all kept_weights share one inverse. With zero_diagonal the model is EDLAE for every kept_weight. The denominator is
+    positive for every kept_weight (module header of `expected_loss`); every fit checks that.
     """
 
     dropout: float = dropout_param()
@@ -102,14 +103,30 @@ class DEQL(LinearAutoencoder):
 
     @staticmethod
     def from_paper(a: float, b: float, p: float, lam: float, zero_diagonal: bool = False) -> DEQL:
-        """Return the recipe for the paper's weights a of hidden and b of kept interactions, dropout p and penalty λ."""
-        DEQL(dropout=p, kept_weight=b, l2=lam)  # checks their ranges
-        if not (is_number(a) and a > 0):
-            raise InvalidInput("a above 0", repr(a), "Pass a=1; only b/a and λ/a² matter")
-        c = p * a * a + (1 - p) * b * b
-        if not 0 < c < inf:
-            raise InvalidInput("p·a² + (1 − p)·b² above 0 and finite", f"{c}", "Choose p or b above 0, and ordinary a and b")
-        return DEQL(dropout=p, l2=lam / ((1 - p) ** 2 * c), kept_weight=b / a, zero_diagonal=zero_diagonal)
+        """Return the recipe in the parameters of the DEQL paper.
+
+        Parameters
+        ----------
+        a, b
+            The weights of hidden and of kept interactions. Theorem 3.3 of the paper states for a ≥ b > 0 that every item's
+            system is positive definite. That holds for b above a too, as in the paper's own grid (docs/models.md).
+        p
+            The dropout.
+        lam
+            The penalty λ, which is l2·(1 − p)²·(p·a² + (1 − p)·b²).
+        zero_diagonal
+            Force the diagonal of the weights to 0.
+        """
+        is_valid = all(map(is_number, (a, b, p, lam))) and a > 0 and b >= 0 and 0 <= p < 1 and lam >= 0
+        if not is_valid:
+            got = f"a={a!r}, b={b!r}, p={p!r}, lam={lam!r}"
+            raise InvalidInput("numbers a > 0, b ≥ 0, 0 ≤ p < 1 and lam ≥ 0", got, "Pass a=1; only b/a and lam/a² matter")
+        ratio = (1 - p) ** 2 * (p * a * a + (1 - p) * b * b)
+        l2 = lam / ratio if ratio else inf
+        if not (ratio < inf and l2 < inf):
+            expected = "(1 − p)²·(p·a² + (1 − p)·b²), by which lam is divided, above 0 and finite"
+            raise InvalidInput(expected, f"{ratio:g}", "Choose p or b above 0, and ordinary a and b")
+        return DEQL(dropout=p, l2=l2, kept_weight=b / a, zero_diagonal=zero_diagonal)
 
     def canonical(self) -> Recipe:
         if self.zero_diagonal or self.kept_weight == 0:

@@ -103,6 +103,7 @@ def add_penalty(matrix: Symmetric, coefficients: Coefficients) -> np.ndarray:
 def weights_from_inverse(inverse: Symmetric, s: np.ndarray, coefficients: Coefficients) -> InverseWeights:
     """Return the model's weights from P and the diagonal s of the Gram matrix."""
     p_ii = inverse.diagonal()
+    coefficients.require_definite(p_ii, s)
     return InverseWeights(inverse, coefficients.scale(p_ii, s), coefficients.diagonal(p_ii, s))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from gramian.core.gram import Gram
 from gramian.core.params import configurable, param
+from gramian.core.recipe import Counts
 from gramian.core.scorer import Scorer
 from gramian.data.interactions import Interactions
 from gramian.linalg.eigen import eigenpairs_bytes, top_eigenpairs
@@ -136,3 +137,6 @@ class LowRankEDLAE(ProjectedAutoencoder):
     @property
     def full_rank(self) -> LinearAutoencoder:
         return EDLAE(self.dropout, self.l2)
+
+    def lossless_rank(self, counts: Counts) -> int:
+        return counts.n_items  # EDLAE's weights have this rank even where there are fewer users

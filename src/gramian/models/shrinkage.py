@@ -8,24 +8,28 @@
     NuclearNormMF    f = (1 − μ/σ)₊,  μ = (l2·power/2)·T^(power−1),  T + d·μ = Σ_{i≤d} σ_i
 
 A training user's fold-in x·W is that user's row of the fitted matrix. The models and their relations are those of the
-regularization-landscape paper (2022).
+regularization-landscape paper (2022). Its Lemma 2 prints μ = l2·T^(power−1). That lacks the factor power/2, and is right for
+power 2 only: the loss Σ(σ − y)² + l2·T^power, T = Σy, has the derivative −2(σ − y) + l2·power·T^(power−1), which is 0 at
+σ − y = μ as above. For X = diag(1, 2, ..., 10), l2 = 4 and power = 1 the printed μ = 4 gives the loss 210 and μ = 2 the loss
+181, the minimum.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
 from gramian.core.gram import Gram
 from gramian.core.params import configurable, param
-from gramian.core.recipe import GramRecipe, Recipe
+from gramian.core.recipe import GramRecipe, Recipe, require_rank
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
 from gramian.linalg.eigen import TopEigenpairs, eigenpairs_bytes
 from gramian.linalg.memory import require_memory
+from gramian.models.autoencoders import DLAE
 from gramian.models.parameters import l2_param, rank_param
 from gramian.models.scorers import LowRankWeights
 from gramian.models.spectral import GramSource, SpectralRecipe, right_singular_vectors
@@ -37,6 +41,17 @@ def soft_threshold(sigma: np.ndarray, threshold: Any) -> np.ndarray:
     """Return (σ − threshold)₊ / σ; 0 where σ is 0, because such a factor carries nothing."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(sigma > 0, np.maximum(1 - threshold / sigma, 0), 0)
+
+
+def threshold_from_l2(sigma: np.ndarray, l2: Any) -> np.ndarray:
+    """Return the λ with (σ − λ)/σ = σ²/(σ² + l2); 0 where σ is 0   (landscape paper, 2022, Proposition 1)."""
+    l2 = np.broadcast_to(l2, sigma.shape)
+    return np.divide(sigma * l2, sigma**2 + l2, out=np.zeros_like(sigma), where=sigma > 0)
+
+
+def is_constant(weights: float | tuple[float, ...]) -> TypeGuard[tuple[float, ...]]:
+    """Whether weights are one for each factor, and all the same."""
+    return isinstance(weights, tuple) and len(set(weights)) == 1
 
 
 def shrunk_weights(sigma: np.ndarray, f: np.ndarray, vectors: np.ndarray, name: str) -> LowRankWeights:
@@ -93,6 +108,13 @@ class LRR(SingularShrinkage):
     def shrink(self, sigma: np.ndarray) -> np.ndarray:
         return sigma**2 / (sigma**2 + np.asarray(self.l2))
 
+    @property
+    def full_rank(self) -> Recipe | None:
+        return None if isinstance(self.l2, tuple) else DLAE(0, self.l2)
+
+    def canonical(self) -> Recipe:
+        return LRR(self.rank, self.l2[0]) if is_constant(self.l2) else self
+
 
 @configurable
 class RegularizedPCA(SingularShrinkage):
@@ -106,6 +128,10 @@ class RegularizedPCA(SingularShrinkage):
 
     def shrink(self, sigma: np.ndarray) -> np.ndarray:
         return soft_threshold(sigma, self.l2)
+
+    @property
+    def full_rank(self) -> Recipe:
+        return NuclearNormMF(2 * self.l2, 1)
 
 
 @configurable
@@ -121,6 +147,11 @@ class WLAE(SingularShrinkage):
 
     def shrink(self, sigma: np.ndarray) -> np.ndarray:
         return soft_threshold(sigma**2, np.sort(self.l2, axis=None))
+
+    def canonical(self) -> Recipe:
+        if is_constant(self.l2):
+            return WLAE(self.rank, self.l2[0])
+        return WLAE(self.rank, tuple(sorted(self.l2))) if isinstance(self.l2, tuple) else self
 
 
 @configurable
@@ -142,7 +173,27 @@ class VLAE(SingularShrinkage):
         return soft_threshold(sigma, np.sort(self.scale) if isinstance(self.scale, tuple) else self.scale / sigma)
 
     def canonical(self) -> Recipe:
-        return self if isinstance(self.scale, tuple) else WLAE(self.rank, self.scale)
+        if is_constant(self.scale):
+            return RegularizedPCA(self.rank, self.scale[0])
+        return VLAE(self.rank, tuple(sorted(self.scale))) if isinstance(self.scale, tuple) else WLAE(self.rank, self.scale)
+
+    @staticmethod
+    def from_lrr(recipe: LRR, events: GramSource) -> VLAE:
+        """Return the VLAE with the weights of an LRR: "sorted" in Table 3 of the landscape paper.
+
+        Both shrink a singular value alike at λ = σ·l2/(σ² + l2) (Proposition 1). VLAE gives the smallest λ to the largest σ,
+        so that the models are the same only where the λ ascend already.
+
+        Parameters
+        ----------
+        recipe
+            The LRR, with one l2 or one for each factor.
+        events
+            The interactions, or their Gram matrix, whose singular values relate the two.
+        """
+        require_rank(recipe.rank, recipe.highest_rank(events), events)
+        sigma = np.sqrt(right_singular_vectors(events, recipe.rank, np.float32).values.astype(np.float64))
+        return VLAE(recipe.rank, tuple(threshold_from_l2(sigma, recipe.l2).tolist()))
 
 
 class InducedRank(GramRecipe):

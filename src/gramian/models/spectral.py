@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gramian.core.gram import Gram
-from gramian.core.recipe import Counts, GramRecipe, require_rank
+from gramian.core.recipe import Counts, GramRecipe, Recipe, require_rank
 from gramian.core.scorer import Scorer
 from gramian.data.interactions import Interactions
 from gramian.linalg.eigen import ImplicitGram, TopEigenpairs, eigenpairs_bytes, top_eigenpairs
@@ -42,6 +42,21 @@ class SpectralRecipe(GramRecipe):
     def highest_rank(self, counts: Counts) -> int:
         """Return the highest rank that the data can have."""
         return min(counts.n_users, counts.n_items)
+
+    @property
+    def full_rank(self) -> Recipe | None:
+        """The recipe without the constraint on the rank, if there is one."""
+        return None
+
+    def lossless_rank(self, counts: Counts) -> int:
+        """Return the rank from which on the model is that of `full_rank`."""
+        return self.highest_rank(counts)
+
+    def canonical_on(self, counts: Counts) -> Recipe:
+        recipe = self.canonical()
+        if not isinstance(recipe, SpectralRecipe) or recipe.full_rank is None or recipe.rank < recipe.lossless_rank(counts):
+            return recipe
+        return recipe.full_rank.canonical()
 
     def solve(self, gram: Gram, overwrite: bool) -> Scorer:
         return self.truncate_to_scorer(decompose_shared([self], gram, gram.matrix.dtype.type))
