@@ -107,13 +107,12 @@ def test_no_top_level_name_is_defined_in_two_modules():
 
 
 PUBLIC = {
-    "ADMMEDLAE", "ALSEDLAE", "Catalog", "Cholesky", "ConjugateGradient", "DEQL", "DLAE", "DebiasedEASE", "DebiasedIALS",
-    "DecoupledAutoencoder",
-    "DropoutMF", "EASE", "EDLAE", "EpochPath", "Explanation", "GFCF", "Gram", "IALS", "Interactions", "LRR", "LowRankDLAE",
-    "LowRankEDLAE", "LowRankRegression",
-    "MODELS", "Metric", "ModelComparison", "NuclearNormMF", "Popularity", "PrintedUpdates", "RDLAE", "RG2",
-    "RG2ALS", "RG2NewtonCG", "RGX", "RankPath", "Recommendations", "Recommender", "RegularizedPCA", "Report", "SLIM",
-    "Search", "Split", "SteckUpdates", "Subspace", "VLAE", "WLAE", "WRMF", "compare", "datasets", "epoch_path", "equivalent",
+    "ADMMEDLAE", "ALSEDLAE", "BSPM", "Blend", "Catalog", "ChebyCF", "Cholesky", "ConjugateGradient", "DAN", "DEQL", "DLAE",
+    "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath", "Explanation", "GFCF", "Gram", "IALS",
+    "Interactions", "ItemKNN", "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression", "MODELS", "Metric", "ModelComparison", "NuclearNormMF",
+    "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RP3beta", "RankPath",
+    "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SVDAE", "Search", "Split",
+    "SteckUpdates", "Subspace", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets", "epoch_path", "equivalent",
     "errors", "evaluate", "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "split", "tune",
 }  # fmt: skip
 INTERNAL = {"version", "load_model"}  # imported to be used in an __init__.py

@@ -11,7 +11,7 @@ from numba import config, get_num_threads
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import gramian as gr
-from gramian.core import ranking, recommender
+from gramian.core import scorer
 from gramian.data.synthetic import clustered
 from gramian.linalg import memory, symmetric, threads
 from gramian.linalg.resumable import SWEEP_FILE
@@ -138,8 +138,7 @@ def test_results_do_not_depend_on_the_threads():
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(ranking, "USERS_PER_BLOCK", 64)
-    monkeypatch.setattr(recommender, "USERS_PER_BLOCK", 64)
+    monkeypatch.setattr(scorer, "USERS_PER_BLOCK", 64)
 
 
 @pytest.mark.parametrize("titled", [False, True])
@@ -192,11 +191,11 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path, small_blocks, monkeypatc
 INTERRUPTED = """
 import os, signal, sys, threading
 import gramian as gr
-from gramian.core import ranking
+from gramian.core import scorer
 from gramian.data.synthetic import clustered
 
 model = gr.Popularity().fit(clustered(400_000, 20, 800_000))
-ranking.USERS_PER_BLOCK = 50
+scorer.USERS_PER_BLOCK = 50
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 model.recommend_to(sys.argv[1], k=5)
 """

@@ -55,7 +55,7 @@ def test_lists_are_written_in_the_format_of_the_name(model, tmp_path, suffix):
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_many_blocks_make_one_file(model, tmp_path, suffix, monkeypatch):
     model.recommend_to(tmp_path / f"whole{suffix}", 2)
-    monkeypatch.setattr("gramian.core.ranking.USERS_PER_BLOCK", 2)
+    monkeypatch.setattr("gramian.core.scorer.USERS_PER_BLOCK", 2)
     model.recommend_to(tmp_path / f"blocks{suffix}", 2)
     assert (tmp_path / f"blocks{suffix}").read_text() == (tmp_path / f"whole{suffix}").read_text()
 

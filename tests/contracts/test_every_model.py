@@ -144,7 +144,7 @@ def test_a_gram_gives_the_same_model(model):
     recipe = small(model)
     if not isinstance(recipe, GramRecipe):
         return
-    gram = gr.Gram.of(EVENTS, "float64", normalised=recipe.normalised)
+    gram = gr.Gram.of(EVENTS, "float64", **recipe.gram_powers._asdict())
     from_gram = recipe.fit_gram(gram)
     assert from_gram.histories is None
     assert from_gram.catalog.titles == EVENTS.titles

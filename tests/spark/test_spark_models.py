@@ -26,16 +26,16 @@ def wide_spark(spark, wide):
     return gr.spark.interactions(spark.createDataFrame(wide.frame().to_arrow()))
 
 
-@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("powers", [(0, 0), (0.5, 0), (0.25, 0.75)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_gram_is_that_of_one_machine(wide, wide_spark, normalised, dtype):
-    actual = gr.spark.gram(wide_spark, dtype, normalised=normalised)
-    expected = gr.Gram.of(wide, dtype, normalised=normalised)
+def test_the_gram_is_that_of_one_machine(wide, wide_spark, powers, dtype):
+    actual = gr.spark.gram(wide_spark, dtype, user_power=powers[0], item_power=powers[1])
+    expected = gr.Gram.of(wide, dtype, user_power=powers[0], item_power=powers[1])
     np.testing.assert_allclose(actual.matrix.dense(), expected.matrix.dense(), rtol=1e-6)
     assert actual.items == expected.items
     np.testing.assert_array_equal(actual.catalog.popularity, expected.catalog.popularity)
-    assert (actual.n_users, actual.is_binary, actual.is_normalised) == (wide.n_users, True, normalised)
-    if not normalised:
+    assert (actual.n_users, actual.is_binary, actual.powers) == (wide.n_users, True, powers)
+    if not any(powers):
         dense = wide.matrix.toarray()
         np.testing.assert_array_equal(actual.matrix.dense(), dense.T @ dense)
 
@@ -43,13 +43,13 @@ def test_the_gram_is_that_of_one_machine(wide, wide_spark, normalised, dtype):
 def test_the_normalised_gram_of_one_machine_is_its_definition(local_events, refused):
     x = local_events.matrix.toarray().astype(np.float64)
     expected = x.T @ (x / x.sum(axis=1)[:, None])
-    gram = gr.Gram.of(local_events, "float64", normalised=True)
+    gram = gr.Gram.of(local_events, "float64", user_power=0.5)
     np.testing.assert_allclose(gram.matrix.dense(), expected, rtol=1e-6)
-    with refused(mentioning="row-normalised"):
+    with refused(mentioning="user_power=0.5"):
         gr.EASE().fit_gram(gram)
-    with refused(mentioning="row-normalised"):
+    with refused(mentioning="user_power=0.5"):
         gr.RG2().fit_gram(gr.Gram.of(local_events))
-    with refused(mentioning="row-normalised"):
+    with refused(mentioning="user_power=0.5"):
         gr.Gram.of(local_events, "float64") + gram
 
 
@@ -99,7 +99,7 @@ def test_models_are_those_of_one_machine(recipe, spark_events, local_events):
 @pytest.mark.parametrize("recipe", [r for r in CLOSED if not isinstance(r, gr.Popularity)], ids=str)
 def test_spectral_and_closed_forms_need_the_gram_only(recipe, local_events):
     """A cluster gives the Gram in place of the interactions."""
-    gram = gr.Gram.of(local_events, "float64", normalised=recipe.normalised)
+    gram = gr.Gram.of(local_events, "float64", **recipe.gram_powers._asdict())
     before = gram.matrix.buffer.copy()
     histories = local_events.matrix[:20].astype(np.float64)
     expected = recipe.fit(local_events, dtype="float64").scorer

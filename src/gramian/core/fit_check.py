@@ -45,7 +45,7 @@ def require_convergence(objective: float, first: float, recipe: Recipe) -> None:
 
 def warn_if_poor(scorer: Scorer, recipe: Recipe, events: Interactions) -> None:
     """Warn if lists made from half of a training user's items hold fewer of the other half than the most popular items do."""
-    inputs, targets = halve_histories(events.matrix)
+    inputs, targets = halve_histories(events.matrix, min(CHECKED_USERS, scorer.users_per_block))
     popularity = events.popularity.astype(np.float32)
 
     def popular_panels(histories: sp.csr_array) -> Panels:
@@ -60,10 +60,10 @@ def warn_if_poor(scorer: Scorer, recipe: Recipe, events: Interactions) -> None:
         warnings.warn(f"{problem} (the first {LIST_LENGTH} places of {inputs.shape[0]} users). {remedy}.", PoorFitWarning, 3)
 
 
-def halve_histories(x: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
-    """Return every other item of some users with two or more, and the rest of their items."""
+def halve_histories(x: sp.csr_array, n_users: int) -> tuple[sp.csr_array, sp.csr_array]:
+    """Return every other item of n users with two or more, and the rest of their items."""
     users = np.flatnonzero(np.diff(x.indptr) >= 2)
-    sample = x[users[:: max(1, len(users) // CHECKED_USERS)][:CHECKED_USERS]]
+    sample = x[users[:: max(1, len(users) // n_users)][:n_users]]
     row = row_of_entry(sample)
     is_input = (np.arange(sample.nnz) - sample.indptr[row]) % 2 == 0
     inputs, targets = (

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, dataclass_transform
 
 import numpy as np
 
+from gramian.core.registry import Registry
 from gramian.errors import InvalidInput
 from gramian.validation import is_number
 
@@ -29,6 +30,7 @@ def param(
     *,
     at_least: float = -inf,
     below: float = inf,
+    at_most: float = inf,
     choices: tuple[Any, ...] | Mapping[str, Any] = (),
     per_factor: bool = False,
     tries: tuple[Any, ...] = (),
@@ -44,7 +46,7 @@ def param(
         one of the configurable classes in `choices`, which may be a registry.
     about
         What the parameter does, in a phrase for `help()` and the command line.
-    at_least, below
+    at_least, below, at_most
         The range of a number.
     per_factor
         Whether a list with one number for each factor is accepted too.
@@ -55,7 +57,8 @@ def param(
     like
         A value of the parameter's type where the default is None.
     """
-    constraint = {"about": about, "at_least": at_least, "below": below, "choices": choices, "per_factor": per_factor}
+    constraint = {"about": about, "at_least": at_least, "below": below, "at_most": at_most}
+    constraint |= {"choices": choices, "per_factor": per_factor}
     example = default if like is None else like
     return field(default=default, metadata=constraint | {"tries": tries or (default,), "free": free, "like": example})
 
@@ -75,7 +78,7 @@ def _coerce(value: Any, example: Any, limits: Mapping[str, Any]) -> Any:
     if limits["per_factor"] and isinstance(value, list | tuple | np.ndarray):
         values = tuple(_coerce(v, example, {**limits, "per_factor": False}) for v in value)
         return values if values and None not in values else None
-    if not (is_number(value) and limits["at_least"] <= value < limits["below"]):
+    if not (is_number(value) and limits["at_least"] <= value < limits["below"] and value <= limits["at_most"]):
         return None
     if isinstance(example, int):
         return int(value) if value == int(value) else None
@@ -96,10 +99,14 @@ def describe_constraint(field_: Field[Any]) -> str:
     if isinstance(example, str):
         return " or ".join(map(repr, limits["choices"])) + none
     if isinstance(example, Configurable):
-        return " or ".join(f"{kind.__name__}()" for kind in choice_classes(limits["choices"])) + none
+        choices = limits["choices"]
+        names = choices.describe() if isinstance(choices, Registry) else " or ".join(f"{kind.__name__}()" for kind in choices)
+        return names + none
     number = "a whole number" if isinstance(example, int) else "a number"
     low = f" of at least {limits['at_least']:g}" if limits["at_least"] > -inf else ""
-    high = f"{' and' if low else ''} below {limits['below']:g}" if limits["below"] < inf else ""
+    high = f" below {limits['below']:g}" if limits["below"] < inf else ""
+    high = f" at most {limits['at_most']:g}" if limits["at_most"] < inf else high
+    high = f" and{high}" if low and high else high
     many = ", or a list with one for each factor" if limits["per_factor"] else ""
     return f"{number}{low}{high}{many}{none}"
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gramian.core.scorer import Panels
+from gramian.core.scorer import Panels, Scorer, align_panels
 from gramian.data.catalog import Catalog
 from gramian.data.ids import Index
 from gramian.errors import InvalidInput
@@ -21,8 +21,6 @@ from gramian.linalg.sparse import csr_from_sorted
 from gramian.linalg.threads import limit_threads
 from gramian.linalg.topk import ScaledTopK, TopK, rank_values
 from gramian.progress import progress_bar
-
-USERS_PER_BLOCK = 16_384  # scored at once: enough to share the packing of weights, few enough to bound the memory
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def finite_panels(score: Callable[[sp.csr_array], Panels], histories: sp.csr_arr
 
 
 def rank_blocks(
-    score: Callable[[sp.csr_array], Panels],
+    scorer: Scorer,
     catalog: Catalog,
     histories: sp.csr_array,
     k: int,
@@ -91,13 +89,14 @@ def rank_blocks(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield lists for a block of users at a time: (first user, columns, scores); a short list ends in −1 and −inf."""
     allowed = np.ones(len(catalog), np.bool_) if allowed is None else allowed
-    starts = range(0, max(1, histories.shape[0]), USERS_PER_BLOCK)  # at least one block, even of no users
+    n_together = scorer.users_per_block
+    starts = range(0, max(1, histories.shape[0]), n_together)  # at least one block, even of no users
     with progress_bar("recommending", len(starts) * len(catalog)) as advance:
         for start in starts:
-            block = histories[start : start + USERS_PER_BLOCK]
+            block = histories[start : start + n_together]
             best = TopK(block.shape[0], k, exclusions.columns(block, start, catalog.ids), allowed)
             with limit_threads(n_threads):
-                for first, panel in finite_panels(score, block):
+                for first, panel in finite_panels(scorer.panels, block):
                     best.push(panel, first)
                     advance(panel.shape[1])
                 columns, scores = best.lists()
@@ -107,16 +106,48 @@ def rank_blocks(
 
 
 def rank_scaled(
-    score: Callable[[sp.csr_array], Panels], catalog: Catalog, histories: sp.csr_array, k: int, scales: np.ndarray
+    terms: Sequence[Callable[[sp.csr_array], Panels]],
+    mix: np.ndarray,
+    scales: np.ndarray,
+    catalog: Catalog,
+    histories: sp.csr_array,
+    k: int,
 ) -> np.ndarray:
-    """Rank for several models whose scores differ only by a scale per item (models × items): users × models × k columns."""
-    best = ScaledTopK(histories.shape[0], k, histories, scales)
-    for first, panel in finite_panels(score, histories):
-        best.push(panel, first)
-    columns = best.lists()
+    """Rank for several models whose scores are weighted sums of the same terms, times a scale per item.
+
+    Parameters
+    ----------
+    terms
+        The scores that the models share, each computed once.
+    mix, scales
+        The weights of the terms, models × terms, and the scales, models × items.
+
+    Returns
+    -------
+    Users × models × k columns.
+    """
+    mixes, mix_of_model = np.unique(mix, axis=0, return_inverse=True)
+    models = [np.flatnonzero(mix_of_model.reshape(-1) == number) for number in range(len(mixes))]
+    best = [ScaledTopK(histories.shape[0], k, histories, scales[members]) for members in models]
+    for first, panels in align_panels([finite_panels(term, histories) for term in terms]):
+        for weights, lists in zip(mixes, best, strict=True):
+            lists.push(mix_panels(panels, weights), first)
+    columns = np.empty((histories.shape[0], len(mix), k), np.int32)
+    for members, lists in zip(models, best, strict=True):
+        columns[:, members] = lists.lists()
     empty, popular, _ = popular_lists(histories, catalog, k)
     columns[empty] = popular[:, None]
     return columns
+
+
+def mix_panels(panels: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
+    """Return the weighted sum of panels, as a new array unless it is the only panel itself."""
+    if len(panels) == 1 and weights[0] == 1:
+        return panels[0]
+    total = panels[0] * panels[0].dtype.type(weights[0])
+    for weight, panel in zip(weights[1:], panels[1:], strict=True):
+        total += total.dtype.type(weight) * panel
+    return total
 
 
 def popular_lists(

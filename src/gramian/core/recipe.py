@@ -17,7 +17,7 @@ import numpy as np
 
 from gramian.core.estimate import Estimate
 from gramian.core.fit_check import require_finite_scorer, warn_if_poor
-from gramian.core.gram import Gram
+from gramian.core.gram import Gram, GramPowers
 from gramian.core.params import Configurable, params_equal
 from gramian.core.recommender import Recommender
 from gramian.core.registry import MODELS
@@ -142,10 +142,14 @@ class Recipe(Configurable, ABC):
 
 
 class GramRecipe(Recipe):
-    """A recipe whose model is a function of the Gram matrix, plain or row-normalised."""
+    """A recipe whose model is a function of the Gram matrix, plain or normalised."""
 
-    normalised: ClassVar[bool] = False  # whether it needs the row-normalised Gram
     needs_dense_gram: ClassVar[bool] = True  # False where products with X suffice
+
+    @property
+    def gram_powers(self) -> GramPowers:
+        """The normalisation of the Gram that it needs: none by default."""
+        return GramPowers()
 
     @abstractmethod
     def solve(self, gram: Gram, overwrite: bool) -> Scorer:
@@ -166,10 +170,9 @@ class GramRecipe(Recipe):
     def solve_gram(self, gram: Gram, overwrite: bool) -> Scorer:
         """Check that a Gram is of the right kind, and solve."""
         require_instance(gram, Gram, "Make it: gr.Gram.of(events)")
-        if gram.is_normalised != self.normalised:
-            names = ("the plain Gram", "the row-normalised Gram")
-            do = f"Make it: gr.Gram.of(events, normalised={self.normalised})"
-            raise InvalidInput(f"{names[self.normalised]} for {type(self).__name__}", names[gram.is_normalised], do)
+        if gram.powers != self.gram_powers:
+            expected = f"a Gram with {self.gram_powers} for {type(self).__name__}"
+            raise InvalidInput(expected, str(gram.powers), f"Make it: gr.Gram.of(events, {self.gram_powers})")
         self.require_binary(gram.is_binary)
         if not np.isfinite(gram.matrix.diagonal()).all():  # no entry is larger than the largest on the diagonal
             expected = f"weights whose squares sum up within the range of {gram.matrix.dtype}"
@@ -187,7 +190,7 @@ class GramRecipe(Recipe):
             "Keep fewer items (events.k_core, --k-core), choose a model that needs no matrix (RegularizedPCA, LRR), or, with a "
             "full-rank autoencoder, keep the matrix in a file (scratch=folder, --scratch)",
         )
-        return Gram.of(events, dtype, normalised=self.normalised)
+        return Gram.of(events, dtype, **self.gram_powers._asdict())
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         n = events.n_items

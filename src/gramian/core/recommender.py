@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from gramian.core.histories import Histories, History, encode_histories
 from gramian.core.params import format_value, params_of_json
-from gramian.core.ranking import EXCLUDE_SEEN, USERS_PER_BLOCK, Exclusions, finite_panels, rank_blocks
+from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels, rank_blocks
 from gramian.core.registry import MODELS, SCORERS
 from gramian.core.results import Explanation, Recommendations
 from gramian.core.scorer import (
@@ -222,7 +222,7 @@ class Recommender:
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
             ranked = rank_blocks(
-                self.scorer.panels, self.catalog, matrix, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
+                self.scorer, self.catalog, matrix, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
             )
             for start, columns, scores in ranked:
                 yield np.arange(start, start + len(columns)), columns, scores
@@ -362,10 +362,11 @@ class Recommender:
         columns = np.empty((histories.shape[0], k), np.int32)
         scores = np.empty((histories.shape[0], k))
         blocks = rank_blocks(
-            self.scorer.panels, self.catalog, histories, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
+            self.scorer, self.catalog, histories, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
         )
         for start, block_columns, block_scores in blocks:
-            columns[start : start + USERS_PER_BLOCK], scores[start : start + USERS_PER_BLOCK] = block_columns, block_scores
+            rows = slice(start, start + len(block_columns))
+            columns[rows], scores[rows] = block_columns, block_scores
         return columns, scores
 
     def _name_lists(

@@ -29,8 +29,8 @@ R = TypeVar("R")
 class Registry(Mapping[str, E]):
     """The registered entries of one kind, by name. `find` ignores case and loads plugins for a name it does not know."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, kind: str, example: str | None = None) -> None:
+        self.kind, self.example = kind, example
         self._entries: dict[str, E] = {}
 
     def __getitem__(self, name: str) -> E:
@@ -44,6 +44,10 @@ class Registry(Mapping[str, E]):
 
     def __repr__(self) -> str:
         return f"Registry({self.kind}: {', '.join(self)})"
+
+    def describe(self) -> str:
+        """Describe what a parameter accepts that is one of the entries: all of them, or one as an example of many."""
+        return f"any {self.kind}, such as {self.example}" if self.example else " or ".join(f"{name}()" for name in self)
 
     def add(self, name: str, entry: E) -> None:
         """Register an entry. Only a newer definition of the same class, as in a notebook, may reuse a name."""
@@ -68,7 +72,7 @@ class Registry(Mapping[str, E]):
         return by_name[name.lower()]
 
 
-MODELS: Registry[Any] = Registry("model")
+MODELS: Registry[Any] = Registry("model", example="EASE()")
 SCORERS: Registry[Any] = Registry("scorer")
 LOSSES: Registry[Any] = Registry("loss")
 METRICS: Registry[Any] = Registry("metric")

@@ -11,7 +11,7 @@ A scorer must return scores and save itself. It has a further capability if it h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -20,6 +20,7 @@ import scipy.sparse as sp
 from gramian.core.registry import SCORERS
 from gramian.errors import NotSupported
 
+USERS_PER_BLOCK = 16_384  # scored at once: enough to share the packing of weights, few enough to bound the memory
 Panels = Iterator[tuple[int, np.ndarray]]
 SavedScorer = tuple[dict[str, Any], dict[str, np.ndarray]]  # facts for JSON, and arrays
 
@@ -34,6 +35,11 @@ class Scorer(ABC):
     @abstractmethod
     def n_items(self) -> int:
         """The number of items."""
+
+    @property
+    def users_per_block(self) -> int:
+        """How many histories `panels` is passed at once. Fewer where the scores of all items are computed together."""
+        return USERS_PER_BLOCK
 
     @abstractmethod
     def panels(self, histories: sp.csr_array) -> Panels:
@@ -120,3 +126,18 @@ def require_capability(scorer: Scorer, capability: type[Capability], model: obje
     if capability not in scorer.capabilities:
         raise NotSupported(CAPABILITIES[capability], str(model), EXAMPLES[capability])
     return scorer  # type: ignore[return-value]
+
+
+def align_panels(streams: Sequence[Panels]) -> Iterator[tuple[int, list[np.ndarray]]]:
+    """Cut the panels of several scorers, whose widths may differ, at common columns: yield (first column, one panel each)."""
+    current = [next(stream, None) for stream in streams]
+    first = 0
+    while all(panel is not None for panel in current):
+        known = [panel for panel in current if panel is not None]
+        last = min(start + panel.shape[1] for start, panel in known)
+        yield first, [panel[:, first - start : last - start] for start, panel in known]
+        current = [
+            next(stream, None) if start + panel.shape[1] == last else (start, panel)
+            for stream, (start, panel) in zip(streams, known, strict=True)
+        ]
+        first = last

@@ -1,4 +1,4 @@
-"""The Gram matrix S = XᵀX: the one statistic that every closed form needs. RG2 and GF-CF take that of a row-normalised X."""
+"""The Gram matrix S = XᵀX: the one statistic that every closed form needs. Graph filters take that of a normalised X."""
 
 from __future__ import annotations
 

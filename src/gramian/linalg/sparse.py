@@ -25,11 +25,21 @@ def row_sums(x: sp.csr_array, axis: int = 1) -> np.ndarray:
     return np.asarray(x.sum(axis=axis, dtype=np.float64))
 
 
-def normalise_rows(x: sp.csr_array, dtype: type) -> sp.csr_array:
-    """Return diag(|x|^-½) · X, with |x| the sum of a row."""
-    data = np.repeat((1 / np.sqrt(np.maximum(row_sums(x), 1e-30))).astype(dtype), np.diff(x.indptr))
+def scale_rows(x: sp.csr_array, by: np.ndarray, dtype: type) -> sp.csr_array:
+    """Return diag(by) · X, with the indices of X itself."""
+    data: np.ndarray = np.repeat(by.astype(dtype), np.diff(x.indptr))
     data *= x.data
     return sp.csr_array((data, x.indices, x.indptr), x.shape)
+
+
+def scale_columns(x: sp.csr_array, by: np.ndarray) -> sp.csr_array:
+    """Return X · diag(by), with the indices of X itself."""
+    return sp.csr_array((x.data * by[x.indices], x.indices, x.indptr), x.shape)
+
+
+def normalise_rows(x: sp.csr_array, power: float, dtype: type) -> sp.csr_array:
+    """Return diag(u)^-power · X, with u the sums of the rows."""
+    return scale_rows(x, np.maximum(row_sums(x), 1e-30) ** -power, dtype)
 
 
 def squared_column_norms(x: sp.csr_array) -> np.ndarray:

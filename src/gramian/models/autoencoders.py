@@ -24,11 +24,10 @@ from gramian.core.recipe import Recipe
 from gramian.errors import InvalidInput
 from gramian.linalg.coefficients import Coefficients
 from gramian.models.full_rank import LinearAutoencoder
-from gramian.models.parameters import dropout_param, l2_param
+from gramian.models.parameters import dropout_param, l2_param, max_diagonal_param
 from gramian.validation import is_number
 
 KEPT_WEIGHTS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1.2, 1.4, 1.7, 2, 3)
-MAX_DIAGONALS = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)
 
 
 @configurable
@@ -153,9 +152,7 @@ class RDLAE(LinearAutoencoder):
     """
 
     dropout: float = dropout_param()
-    max_diagonal: float = param(
-        0.3, "upper bound ξ on the diagonal of the weights; usually 0 to 1", at_least=0, tries=MAX_DIAGONALS, free=True
-    )
+    max_diagonal: float = max_diagonal_param(0.3)
     l2: float = l2_param()
 
     @property

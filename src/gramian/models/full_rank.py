@@ -74,27 +74,18 @@ class LinearAutoencoder(GramRecipe):
     def update(self, scorer: InverseWeights, after: Interactions, change: Interactions, sign: int) -> Scorer:
         """Update the inverse by Woodbury's identity, or fit again where that is cheaper or more accurate."""
         self.require_binary(after.is_binary)
-        coefficients, s = self.coefficients, squared_column_norms(after.matrix)
-        before = s - sign * squared_column_norms(change.matrix)
-        is_definite = all((d + coefficients.slope * d + coefficients.ridge).min() > 0 for d in (s, before))
-        batches = list(update_batches(change.matrix, coefficients.slope))
-        if not is_definite or sum(len(core) for _, core in batches) > REFIT_SHARE * after.n_items:
+        s = squared_column_norms(after.matrix)
+        inverse = update_for_users(
+            scorer.inverse, self.coefficients, s, after.matrix, change.matrix, change.matrix.data**2, sign
+        )
+        if inverse is None:
             return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), scorer.inverse.dtype.type)
-        n_new = after.n_items - scorer.inverse.n
-        inverse = pad_inverse(scorer.inverse, 1 / coefficients.penalty(np.zeros(n_new)))
-        for rows, core in track(batches, "updating"):
-            update_inverse(inverse, rows, core, sign)
-        residual = inverse_residual(inverse, after.matrix, s, coefficients.penalty(s))
-        if residual < TOLERANCE[inverse.dtype]:
-            return weights_from_inverse(inverse, s, coefficients)
-        problem = f"The updated inverse has residuals of {residual:.2g}. Fitting again."
-        warnings.warn(problem, PrecisionWarning, stacklevel=4)
-        return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), inverse.dtype.type)
+        return weights_from_inverse(inverse, s, self.coefficients)
 
 
-def add_penalty(matrix: Symmetric, coefficients: Coefficients) -> np.ndarray:
-    """Turn S into S + diag(Λ) in place, and return the diagonal s of S."""
-    s = matrix.diagonal()
+def add_penalty(matrix: Symmetric, coefficients: Coefficients, s: np.ndarray | None = None) -> np.ndarray:
+    """Turn S into S + diag(Λ) in place, and return the s of the penalty Λ = slope·s + ridge: the diagonal of S if left out."""
+    s = matrix.diagonal() if s is None else s
     penalty = coefficients.penalty(s)
     matrix.change_diagonal(lambda diagonal, first, last: diagonal + penalty[first:last])
     return s
@@ -107,22 +98,61 @@ def weights_from_inverse(inverse: Symmetric, s: np.ndarray, coefficients: Coeffi
     return InverseWeights(inverse, coefficients.scale(p_ii, s), coefficients.diagonal(p_ii, s))
 
 
-def update_batches(users: sp.csr_array, slope: float) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
+def update_for_users(
+    inverse: Symmetric,
+    coefficients: Coefficients,
+    s: np.ndarray,
+    after: sp.csr_array,
+    change: sp.csr_array,
+    added_to_s: np.ndarray,
+    sign: int,
+) -> Symmetric | None:
+    """Update the inverse of XᵀX + diag(slope·s + ridge) by Woodbury's identity; None where a new fit is cheaper or needed.
+
+    Parameters
+    ----------
+    inverse
+        The inverse before the change, which stays as it is.
+    coefficients, s
+        The penalty, and its s after the change.
+    after, change
+        The rows of X after the change, and the rows that were added (sign 1) or removed (sign −1).
+    added_to_s
+        What each stored entry of `change` adds to s.
+    """
+    before = s - sign * np.bincount(change.indices, added_to_s, len(s))
+    is_definite = all((d + coefficients.slope * d + coefficients.ridge).min() > 0 for d in (s, before))
+    batches = list(update_batches(change, added_to_s, coefficients.slope))
+    if not is_definite or sum(len(core) for _, core in batches) > REFIT_SHARE * len(s):
+        return None
+    updated = pad_inverse(inverse, 1 / coefficients.penalty(np.zeros(len(s) - inverse.n)))
+    for rows, core in track(batches, "updating"):
+        update_inverse(updated, rows, core, sign)
+    residual = inverse_residual(updated, after, squared_column_norms(after), coefficients.penalty(s))
+    if residual < TOLERANCE[updated.dtype]:
+        return updated
+    problem = f"The updated inverse has residuals of {residual:.2g}. Fitting again."
+    warnings.warn(problem, PrecisionWarning, stacklevel=5)
+    return None
+
+
+def update_batches(users: sp.csr_array, added_to_s: np.ndarray, slope: float) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
     """Yield what users add to S + diag(slope·s) as Bᵀ C B, in batches of few rows: (B, C).
 
     Without dropout B is the users themselves. With dropout the penalty changes too, and B selects the items they touched.
+    `added_to_s` is what each of their entries adds to s.
     """
     start = 0
     while start < users.shape[0]:
         stop = min(start + ROWS_PER_UPDATE, users.shape[0])
         while slope and stop > start + 1 and len(np.unique(users[start:stop].indices)) > ROWS_PER_UPDATE:
             stop = start + (stop - start) // 2
-        batch, start = users[start:stop], stop
+        batch, added, start = users[start:stop], added_to_s[users.indptr[start] : users.indptr[stop]], stop
         if not slope:
             yield batch, np.eye(batch.shape[0])
             continue
         items = np.unique(batch.indices)
         dense = batch[:, items].toarray().astype(np.float64)
         core = dense.T @ dense
-        core[np.diag_indices(len(items))] *= 1 + slope
+        core[np.diag_indices(len(items))] += slope * np.bincount(np.searchsorted(items, batch.indices), added, len(items))
         yield csr_from_sorted(np.arange(len(items)), items, np.ones(len(items)), (len(items), users.shape[1])), core

@@ -19,6 +19,12 @@ def dropout_param() -> Any:
     return param(0.3, about, at_least=0, below=1, tries=(0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9))
 
 
+def max_diagonal_param(default: float) -> Any:
+    """Declare the bound on the diagonal of a relaxed autoencoder."""
+    about, tries = "upper bound ξ on the diagonal of the weights; usually 0 to 1", tuple(round(0.1 * i, 1) for i in range(11))
+    return param(default, about, at_least=0, tries=tries, free=True)
+
+
 def rank_param() -> Any:
     """Declare the rank of a low-rank or factor model."""
     return param(128, "number of factors", at_least=1, tries=(32, 64, 128, 256, 512))
@@ -32,3 +38,20 @@ def epochs_param(default: int = 16) -> Any:
 def seed_param() -> Any:
     """Declare the seed of a random initialisation."""
     return param(0, "seed of the random initialisation", at_least=0)
+
+
+def eigenvectors_param() -> Any:
+    """Declare the rank of a graph filter's low-pass term."""
+    return param(256, "eigenvectors of the low-pass filter", at_least=1, tries=(64, 128, 256, 512))
+
+
+def low_pass_param(default: float = 0.3) -> Any:
+    """Declare the weight of a graph filter's low-pass term."""
+    return param(
+        default, "weight of the low-pass filter; usually 0 to 1", at_least=0, tries=(0, 0.1, 0.2, 0.3, 0.5, 1), free=True
+    )
+
+
+def neighbours_param() -> Any:
+    """Declare how many neighbours an item keeps."""
+    return param(100, "similar items kept for each item; usually 20 to 500", at_least=1, tries=(20, 50, 100, 200, 500))

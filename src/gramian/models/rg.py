@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gramian.core.gram import Gram
+from gramian.core.gram import Gram, GramPowers
 from gramian.core.params import configurable, param
 from gramian.core.recipe import Counts
 from gramian.data.interactions import Interactions
@@ -82,7 +82,7 @@ class CentredOperator:
 class RG2(SpectralRecipe):
     """RG² at its global optimum, in closed form: no epochs, no seed   (Pu et al. 2024)."""
 
-    normalised = True
+    gram_powers = GramPowers(user_power=0.5)
 
     rank: int = rank_param()
     l2: float = rg_l2_param()
@@ -96,7 +96,7 @@ class RG2(SpectralRecipe):
         if isinstance(source, Gram):
             weight = (source.matrix @ np.ones((source.n_items, 1))).sum()  # the sum of the Gram
             return top_eigenpairs(CentredOperator(source.matrix), rank), float(weight)
-        gram = ImplicitGram(normalise_rows(source.matrix, dtype), dtype)
+        gram = ImplicitGram(normalise_rows(source.matrix, 0.5, dtype), dtype)
         return top_eigenpairs(CentredOperator(gram), rank), float(row_sums(source.matrix).sum())
 
     def highest_rank(self, counts: Counts) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from gramian.core.ranking import mix_panels
 from gramian.core.registry import SCORERS
 from gramian.core.scorer import (
     Panels,
@@ -16,12 +17,14 @@ from gramian.core.scorer import (
     SupportsExplanations,
     SupportsSimilarity,
     SupportsWeights,
+    align_panels,
     require_capability,
 )
 from gramian.io.damage import require_content
 from gramian.linalg.memory import require_memory
 from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, multiply_sparse, row_panels
-from gramian.linalg.symmetric import PANEL, Symmetric
+from gramian.linalg.sparse import scale_columns
+from gramian.linalg.symmetric import DTYPES, PANEL, Symmetric
 from gramian.validation import is_number
 
 ROWS_PER_EXPANSION = 8 * PANEL
@@ -282,21 +285,31 @@ class SparseWeights(Scorer):
         return self.matrix.toarray()
 
     def save(self) -> SavedScorer:
-        matrix = self.matrix
-        indptr, indices = matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False)
-        return {}, {"indptr": indptr, "indices": indices, "data": matrix.data}
+        return {}, save_csr(self.matrix)
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> SparseWeights:
-        indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
-        n = len(indptr) - 1
-        is_flat = all(array.ndim == 1 for array in (indptr, indices, data)) and n >= 0
-        is_typed = indptr.dtype == np.int64 and indices.dtype == np.int32 and data.dtype == np.float32
-        require_content(bool(is_flat and is_typed), "rows of weights in float32")
-        has_row_per_item = indptr[0] == 0 and indptr[-1] == len(indices) == len(data) and (np.diff(indptr) >= 0).all()
-        require_content(bool(has_row_per_item), "a row of weights for every item")
-        require_content(len(indices) == 0 or (indices.min() >= 0 and indices.max() < n), "weights between known items")
-        return SparseWeights(sp.csr_array((data, indices, indptr), (n, n)))
+        matrix = load_csr(arrays, len(arrays["indptr"]) - 1)
+        require_content(matrix.dtype == np.float32, "weights in float32")
+        return SparseWeights(matrix)
+
+
+def save_csr(matrix: sp.csr_array) -> dict[str, np.ndarray]:
+    """Return the arrays of a sparse matrix, with the types that `load_csr` expects."""
+    indptr, indices = matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False)
+    return {"indptr": indptr, "indices": indices, "data": matrix.data}
+
+
+def load_csr(arrays: dict[str, np.ndarray], n_columns: int) -> sp.csr_array:
+    """Return a sparse matrix from the arrays of a file that is not trusted."""
+    indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
+    is_flat = all(array.ndim == 1 for array in (indptr, indices, data)) and len(indptr) >= 1
+    is_typed = indptr.dtype == np.int64 and indices.dtype == np.int32 and data.dtype in DTYPES
+    require_content(bool(is_flat and is_typed), "rows of floating-point numbers")
+    has_all_rows = indptr[0] == 0 and indptr[-1] == len(indices) == len(data) and (np.diff(indptr) >= 0).all()
+    require_content(bool(has_all_rows), "rows that follow each other")
+    require_content(len(indices) == 0 or (indices.min() >= 0 and indices.max() < n_columns), "columns of known items")
+    return sp.csr_array((data, indices, indptr), (len(indptr) - 1, n_columns))
 
 
 class GlobalScores(Scorer):
@@ -334,6 +347,8 @@ class GlobalScores(Scorer):
 class ScorerSum(Scorer):
     """A weighted sum of scorers: scores = Σ weight · scores of each, optionally rescaled per item.
 
+    With a history x, scorers W_k and weights w_k the scores are x · diag(history_scale) · (Σ_k w_k W_k) · diag(item_scale).
+
     Parameters
     ----------
     scorers
@@ -342,13 +357,23 @@ class ScorerSum(Scorer):
         One number for each scorer.
     item_scale
         One factor per item, applied to the sum; 1 if left out.
+    history_scale
+        One factor per item, applied to the histories; 1 if left out.
     """
 
     name = "sum"
 
-    def __init__(self, scorers: Sequence[Scorer], weights: Sequence[float], item_scale: np.ndarray | None = None) -> None:
+    def __init__(
+        self,
+        scorers: Sequence[Scorer],
+        weights: Sequence[float],
+        item_scale: np.ndarray | None = None,
+        history_scale: np.ndarray | None = None,
+    ) -> None:
         self.scorers, self.weights_of_scorers = list(scorers), [float(weight) for weight in weights]
-        self.item_scale = np.ones(scorers[0].n_items, np.float32) if item_scale is None else item_scale.astype(np.float32)
+        ones = np.ones(scorers[0].n_items, np.float32)
+        self.item_scale = ones if item_scale is None else item_scale.astype(np.float32)
+        self.history_scale = ones if history_scale is None else history_scale.astype(np.float32)
 
     @property
     def n_items(self) -> int:
@@ -359,11 +384,14 @@ class ScorerSum(Scorer):
         """The capabilities of a sum that all of its scorers have."""
         return super().capabilities & frozenset.intersection(*(scorer.capabilities for scorer in self.scorers))
 
+    @property
+    def users_per_block(self) -> int:
+        return min(scorer.users_per_block for scorer in self.scorers)
+
     def panels(self, histories: sp.csr_array) -> Panels:
-        for first, panels in align_panels([scorer.panels(histories) for scorer in self.scorers]):
-            total = panels[0] * self.weights_of_scorers[0]
-            for weight, panel in zip(self.weights_of_scorers[1:], panels[1:], strict=True):
-                total += weight * panel
+        scaled = scale_columns(histories, self.history_scale)
+        for first, panels in align_panels([scorer.panels(scaled) for scorer in self.scorers]):
+            total = mix_panels(panels, np.array(self.weights_of_scorers))
             yield first, total * self.item_scale[first : first + total.shape[1]]
 
     def similar(self, item: int) -> np.ndarray:
@@ -372,9 +400,9 @@ class ScorerSum(Scorer):
         return np.average(similarities, axis=0, weights=np.abs(self.weights_of_scorers))
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
-        pairs = zip(self.weights_of_scorers, self.scorers, strict=True)
+        pairs, scaled = zip(self.weights_of_scorers, self.scorers, strict=True), values * self.history_scale[history]
         parts = [
-            weight * require_capability(scorer, SupportsExplanations, scorer.name).contributions(history, values, item)
+            weight * require_capability(scorer, SupportsExplanations, scorer.name).contributions(history, scaled, item)
             for weight, scorer in pairs
         ]
         return np.sum(parts, axis=0) * float(self.item_scale[item])
@@ -382,17 +410,21 @@ class ScorerSum(Scorer):
     def weights(self) -> np.ndarray:
         pairs = zip(self.weights_of_scorers, self.scorers, strict=True)
         weights = [weight * require_capability(scorer, SupportsWeights, scorer.name).weights() for weight, scorer in pairs]
-        return np.sum(weights, axis=0) * self.item_scale
+        return np.sum(weights, axis=0) * self.item_scale * self.history_scale[:, None]
 
     def save(self) -> SavedScorer:
         saved = [scorer.save() for scorer in self.scorers]
         facts = [{"scorer": s.name, "facts": facts} for s, (facts, _) in zip(self.scorers, saved, strict=True)]
         arrays = {f"{number}.{name}": array for number, (_, by_name) in enumerate(saved) for name, array in by_name.items()}
-        return {"scorers": facts, "weights": self.weights_of_scorers}, arrays | {"item_scale": self.item_scale}
+        return {"scorers": facts, "weights": self.weights_of_scorers}, arrays | {
+            "item_scale": self.item_scale,
+            "history_scale": self.history_scale,
+        }
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ScorerSum:
         saved, weights, item_scale = facts["scorers"], facts["weights"], arrays["item_scale"]
+        history_scale = arrays.get("history_scale", np.ones_like(item_scale))
         require_content(
             bool(saved) and len(saved) == len(weights) and all(map(is_number, weights)), "a weight for every scorer"
         )
@@ -400,23 +432,8 @@ class ScorerSum(Scorer):
         for number, entry in enumerate(saved):
             prefix = f"{number}."
             scorer_arrays = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-            require_content(entry["scorer"] != ScorerSum.name, "a sum of scorers that are not sums")
             scorers.append(SCORERS.find(entry["scorer"]).load(entry["facts"], scorer_arrays))
         require_content({scorer.n_items for scorer in scorers} == {len(item_scale)}, "scorers of the same items")
-        require_content(item_scale.dtype == np.float32 and item_scale.ndim == 1, "one scale for every item")
-        return ScorerSum(scorers, weights, item_scale)
-
-
-def align_panels(streams: Sequence[Panels]) -> Iterator[tuple[int, list[np.ndarray]]]:
-    """Cut the panels of several scorers, whose widths may differ, at common columns: yield (first column, one panel each)."""
-    current = [next(stream, None) for stream in streams]
-    first = 0
-    while all(panel is not None for panel in current):
-        known = [panel for panel in current if panel is not None]
-        last = min(start + panel.shape[1] for start, panel in known)
-        yield first, [panel[:, first - start : last - start] for start, panel in known]
-        current = [
-            next(stream, None) if start + panel.shape[1] == last else (start, panel)
-            for stream, (start, panel) in zip(streams, known, strict=True)
-        ]
-        first = last
+        is_typed = item_scale.dtype == history_scale.dtype == np.float32
+        require_content(is_typed and item_scale.shape == history_scale.shape, "two scales for every item")
+        return ScorerSum(scorers, weights, item_scale, history_scale)

@@ -89,6 +89,6 @@ def fit_gram_recipe(recipe: GramRecipe, events: SparkInteractions, dtype: type) 
     recipe.require_binary(events.is_binary)  # before the cluster starts to work
 
     def solve(dtype: type) -> Scorer:
-        return recipe.solve_gram(gram(events, dtype, normalised=recipe.normalised), overwrite=True)
+        return recipe.solve_gram(gram(events, dtype, **recipe.gram_powers._asdict()), overwrite=True)
 
     return retry_in_float64(solve, dtype)

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from gramian.core.gram import Gram
+from gramian.core.gram import Gram, parse_powers, scale_items
 from gramian.errors import InvalidInput
 from gramian.linalg.gram import GramKernel
 from gramian.linalg.sparse import normalise_rows
@@ -27,7 +27,7 @@ BlockColumn = tuple[int, np.ndarray]  # the number of a block column, and its en
 BYTES_PER_ROUND = 2**28  # of the block columns that are summed at a time
 
 
-def gram(events: SparkInteractions, dtype: str | type = "float32", *, normalised: bool = False) -> Gram:
+def gram(events: SparkInteractions, dtype: str | type = "float32", *, user_power: float = 0.0, item_power: float = 0.0) -> Gram:
     """Compute S = XᵀX on the cluster, equal to `gr.Gram.of` of the same interactions.
 
     Parameters
@@ -36,8 +36,8 @@ def gram(events: SparkInteractions, dtype: str | type = "float32", *, normalised
         The interactions, from `gr.spark.interactions`.
     dtype
         "float32" or "float64".
-    normalised
-        Divide each user's row by the square root of its sum first, as RG2 needs it.
+    user_power, item_power
+        Powers of the rows' sums and of the items' numbers of users that X is divided by, as in `gr.Gram.of`.
 
     Returns
     -------
@@ -46,30 +46,33 @@ def gram(events: SparkInteractions, dtype: str | type = "float32", *, normalised
     """
     if not isinstance(events, SparkInteractions):
         raise InvalidInput("interactions on a cluster", type(events).__name__, "Make them: gr.spark.interactions(...)")
+    powers = parse_powers(user_power, item_power)
     matrix = Symmetric.empty(events.n_items, parse_dtype(dtype))
     matrix.buffer[:] = 0  # no block contributes to block columns of items that nobody touched
     spans = list(enumerate(matrix.spans()))
     per_round = max(1, BYTES_PER_ROUND // (matrix.n * BLOCK_WIDTH * matrix.dtype.itemsize))
-    blocks, is_count = events.rdd(), events.is_binary and not normalised
+    blocks, is_count = events.rdd(), events.is_binary and not powers.user_power
     with reraise_task_errors(), progress_bar("summing the Gram", len(spans)) as advance:
         for start in range(0, len(spans), per_round):
             in_round = spans[start : start + per_round]
             multiply = partial(
-                multiply_block, spans=in_round, dtype=matrix.dtype.type, normalised=normalised, is_count=is_count
+                multiply_block, spans=in_round, dtype=matrix.dtype.type, user_power=powers.user_power, is_count=is_count
             )
             parts = blocks.flatMap(multiply).partitionBy(len(in_round), int)
             for number, total in parts.mapPartitions(sum_block_column).toLocalIterator(prefetchPartitions=True):
                 matrix.block(*spans[number][1]).T.reshape(-1)[:] = total
             advance(len(in_round))
-    return Gram(matrix, events.catalog, events.n_users, events.is_binary, normalised)
+    scale_items(matrix, events.popularity, powers.item_power)
+    return Gram(matrix, events.catalog, events.n_users, events.is_binary, powers)
 
 
 def multiply_block(
-    block: Block, spans: list[tuple[int, tuple[int, int]]], dtype: type, normalised: bool, is_count: bool
+    block: Block, spans: list[tuple[int, tuple[int, int]]], dtype: type, user_power: float, is_count: bool
 ) -> Iterator[BlockColumn]:
     """Yield what a block of users adds to some block columns, without those to which it adds nothing."""
     with limit_threads(task_cores()):
-        kernel = GramKernel(normalise_rows(block.matrix, dtype) if normalised else block.matrix, BLOCK_WIDTH)
+        rows = normalise_rows(block.matrix, user_power, dtype) if user_power else block.matrix
+        kernel = GramKernel(rows, BLOCK_WIDTH)
         for number, (first, last) in spans:
             if kernel.costs[first:last].any():
                 part = np.empty((kernel.n - first) * (last - first), dtype)

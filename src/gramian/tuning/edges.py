@@ -62,7 +62,7 @@ def find_edges(space: Space, recipes: Sequence[Recipe], best: Sequence[Recipe]) 
         position = axis.position(value) if isinstance(axis, Range) else None
         is_highest = value == max(tried) if position is None else position > 1 - NEAR_END
         is_lowest = value == min(tried) if position is None else position < NEAR_END
-        if is_highest or (is_lowest and value > field.metadata["at_least"]):
+        if (is_highest and value < field.metadata["at_most"]) or (is_lowest and value > field.metadata["at_least"]):
             edges.append(Edge(name, value, is_highest))
     return tuple(edges)
 

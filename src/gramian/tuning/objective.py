@@ -83,8 +83,12 @@ class SplitObjective(Objective):
         return self.n_users
 
     def rank(self, fit: SharedFit, rows: np.ndarray) -> np.ndarray:
-        columns = rank_scaled(fit.panels, self.train.catalog, self.task.histories[rows], self.k, fit.scales)
-        return columns.swapaxes(0, 1)
+        blocks = np.split(rows, range(fit.users_per_block, len(rows), fit.users_per_block))
+        columns = [
+            rank_scaled(fit.terms, fit.mix, fit.scales, self.train.catalog, self.task.histories[block], self.k)
+            for block in blocks
+        ]
+        return np.concatenate(columns).swapaxes(0, 1)
 
 
 class LeaveOneOutObjective(Objective):

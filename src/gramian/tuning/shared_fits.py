@@ -2,7 +2,8 @@
 
 Full-rank autoencoders whose penalty Λ = slope·s + ridge agrees, such as DEQL at any kept_weight, share an inverse and the
 product with it. Those of one slope may share an eigendecomposition, where there are many ridges and few users. Low-rank models
-share a decomposition, whatever their rank and shrinkage. Recipes that differ only in n_epochs share a training.
+share a decomposition, whatever their rank and shrinkage. Recipes that differ only in n_epochs share a training. Sums of
+the same scorers with other weights, such as blends and graph filters at any low_pass, share the products with each scorer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,17 +20,19 @@ import scipy.sparse as sp
 from gramian.core.epochs import EpochRecipe
 from gramian.core.gram import Gram
 from gramian.core.recipe import GramRecipe, Recipe, require_rank, retry_in_float64
-from gramian.core.scorer import Panels, Scorer
+from gramian.core.scorer import USERS_PER_BLOCK, Panels, Scorer
 from gramian.data.interactions import Interactions
 from gramian.errors import Inaccurate, InvalidInput
 from gramian.linalg.eigen import Spectrum, is_decomposition_cheaper, spectrum_bytes
 from gramian.linalg.inverse import TOLERANCE, inverse_residual
 from gramian.linalg.memory import available_bytes
 from gramian.linalg.product import dense_panels, inverse_panels, multiply_sparse
-from gramian.linalg.sparse import squared_column_norms
+from gramian.linalg.sparse import scale_columns, squared_column_norms
 from gramian.linalg.symmetric import Symmetric
+from gramian.models.blend import Blend, measure_spread
+from gramian.models.dan import DAN
 from gramian.models.full_rank import LinearAutoencoder
-from gramian.models.scorers import InverseWeights
+from gramian.models.scorers import InverseWeights, ScorerSum
 from gramian.models.spectral import SpectralRecipe, decompose_shared
 
 Ridges = dict[float, list[LinearAutoencoder]]
@@ -36,28 +40,35 @@ Ridges = dict[float, list[LinearAutoencoder]]
 
 @dataclass(frozen=True)
 class SharedFit:
-    """Fitted recipes whose scores differ only by a scale per item.
+    """Fitted recipes whose scores are weighted sums of the same terms, times a scale per item.
 
     Parameters
     ----------
     recipes
         The recipes.
-    panels
-        The scores before scaling, as a scorer's `panels`.
+    terms
+        The scores they share, each as a scorer's `panels`.
+    mix
+        The weights of the terms, recipes × terms.
     scales
         Recipes × items.
     inverse
         The inverse they share, if they do.
+    users_per_block
+        How many users are scored at once.
     """
 
     recipes: list[Recipe]
-    panels: Callable[[sp.csr_array], Panels]
+    terms: Sequence[Callable[[sp.csr_array], Panels]]
+    mix: np.ndarray
     scales: np.ndarray
     inverse: Symmetric | None = None
+    users_per_block: int = USERS_PER_BLOCK
 
     def subset(self, members: Sequence[int]) -> SharedFit:
         """Return the fit with some of the recipes."""
-        return replace(self, recipes=[self.recipes[m] for m in members], scales=self.scales[list(members)])
+        rows = list(members)
+        return replace(self, recipes=[self.recipes[m] for m in rows], mix=self.mix[rows], scales=self.scales[rows])
 
 
 class SharedFits:
@@ -73,6 +84,8 @@ class SharedFits:
         autoencoders: dict[float, Ridges] = {}
         spectral: dict[Hashable, list[SpectralRecipe]] = {}
         trainings: dict[Recipe, dict[int, EpochRecipe]] = {}
+        normalised: dict[DAN, list[DAN]] = {}
+        blends: dict[tuple[Recipe, Recipe], list[Blend]] = {}
         for recipe in recipes:
             if isinstance(recipe, LinearAutoencoder):
                 slope, ridge = recipe.coefficients.slope, recipe.coefficients.ridge
@@ -82,8 +95,16 @@ class SharedFits:
             elif isinstance(recipe, EpochRecipe):
                 key = replace(recipe, n_epochs=1)  # type: ignore[type-var]
                 trainings.setdefault(key, {})[recipe.n_epochs] = recipe
+            elif isinstance(recipe, DAN):
+                normalised.setdefault(replace(recipe, item_power=0, max_diagonal=0), []).append(recipe)
+            elif isinstance(recipe, Blend):
+                blends.setdefault((recipe.first, recipe.second), []).append(recipe)
             else:
                 yield from self.fit_one(recipe, lambda recipe=recipe: self.fit_scorer(recipe))  # type: ignore[misc]
+        for same_inverse in normalised.values():
+            yield from self.fit_normalised(same_inverse)
+        for same_members in blends.values():
+            yield from self.fit_blends(same_members)
         for by_epochs in trainings.values():
             yield from self.fit_epochs(by_epochs)
         for spectral_members in spectral.values():
@@ -103,7 +124,7 @@ class SharedFits:
         except (InvalidInput, Inaccurate) as error:
             warnings.warn(f"{recipe} is left out: {error}", stacklevel=2)
             return
-        yield SharedFit([recipe], scorer.panels, np.ones((1, self.train.n_items), np.float32))
+        yield from share_products([(recipe, scorer)])
 
     def fit_epochs(self, by_epochs: dict[int, EpochRecipe]) -> Iterator[SharedFit]:
         """Train once for recipes that differ only in their number of epochs, or warn where they make no sense here."""
@@ -127,8 +148,48 @@ class SharedFits:
             require_rank(recipe.rank, recipe.highest_rank(self.train), self.train)
             return recipe.truncate_to_scorer(decomposition)
 
+        by_products: dict[Recipe, list[SpectralRecipe]] = {}
         for recipe in members:
-            yield from self.fit_one(recipe, lambda recipe=recipe: truncate(recipe))  # type: ignore[misc]
+            by_products.setdefault(without_free_params(recipe), []).append(recipe)
+        for same_products in by_products.values():
+            pairs = []
+            for recipe in same_products:
+                try:
+                    pairs.append((recipe, truncate(recipe)))
+                except (InvalidInput, Inaccurate) as error:
+                    warnings.warn(f"{recipe} is left out: {error}", stacklevel=2)
+            yield from share_products(pairs)
+
+    def fit_normalised(self, members: Sequence[DAN]) -> Iterator[SharedFit]:
+        """Invert once for recipes that differ in item_power and max_diagonal, and multiply once for each item_power."""
+        try:
+            scorer = retry_in_float64(lambda dtype: self.solve(members[0], dtype), self.dtype)
+        except (InvalidInput, Inaccurate) as error:
+            warnings.warn(f"{members[0]} and recipes with the same inverse are left out: {error}", stacklevel=2)
+            return
+        inverse = scorer.scorers[0].inverse
+        minus_one, zero = -np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)
+        by_power: dict[float, list[DAN]] = {}
+        for recipe in members:
+            by_power.setdefault(recipe.item_power, []).append(recipe)
+        for same_power in by_power.values():
+            sums = [recipe.scorer_from_inverse(inverse, self.train.popularity) for recipe in same_power]
+            scales = np.array([total.item_scale * total.scorers[0].factor for total in sums])  # type: ignore[attr-defined]
+
+            def panels(histories: sp.csr_array, scale: np.ndarray = sums[0].history_scale) -> Panels:
+                return inverse_panels(scale_columns(histories, scale), inverse, minus_one, zero)
+
+            yield SharedFit(list(same_power), [panels], np.ones((len(sums), 1)), scales)
+
+    def fit_blends(self, members: Sequence[Blend]) -> Iterator[SharedFit]:
+        """Fit both models once for blends of the same two, or warn where one makes no sense for these interactions."""
+        try:
+            scorers = [self.fit_scorer(model) for model in (members[0].first, members[0].second)]
+        except (InvalidInput, Inaccurate) as error:
+            warnings.warn(f"{members[0]} and blends of the same models are left out: {error}", stacklevel=2)
+            return
+        spreads = [measure_spread(scorer, self.train) for scorer in scorers]
+        yield from share_products([(recipe, recipe.blend_scorers(scorers, spreads)) for recipe in members])
 
     def fit_scorer(self, recipe: Recipe) -> Scorer:
         """Fit a recipe that shares at most the Gram."""
@@ -147,7 +208,8 @@ class SharedFits:
         inverse = scorer.inverse
         minus_one, zero = -np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)
         scales = self.scales(members, inverse.diagonal()).astype(inverse.dtype)
-        yield SharedFit(list(members), lambda histories: inverse_panels(histories, inverse, minus_one, zero), scales, inverse)
+        panels = partial(inverse_panels, matrix=inverse, factor=minus_one, diagonal=zero)
+        yield SharedFit(list(members), [panels], np.ones((len(scales), 1)), scales, inverse)
 
     def fit_by_spectrum(self, members: Sequence[LinearAutoencoder], spectrum: Spectrum) -> SharedFit:
         """Use an eigendecomposition in place of the inverse."""
@@ -157,7 +219,7 @@ class SharedFits:
         def panels(histories: sp.csr_array) -> Panels:
             return dense_panels(multiply_sparse(histories, spectrum.vectors) * -inverse.shrunk, spectrum.vectors)
 
-        return SharedFit(list(members), panels, scales)
+        return SharedFit(list(members), [panels], np.ones((len(scales), 1)), scales)
 
     def scales(self, members: Sequence[LinearAutoencoder], p_ii: np.ndarray) -> np.ndarray:
         """Return the scale of each recipe and item."""
@@ -165,9 +227,9 @@ class SharedFits:
 
     def solve(self, recipe: GramRecipe, dtype: type) -> Any:
         """Solve from the Gram, which is kept for the next recipe where memory allows."""
-        if self.gram is None or self.gram.matrix.dtype != dtype or self.gram.is_normalised != recipe.normalised:
+        if self.gram is None or self.gram.matrix.dtype != dtype or self.gram.powers != recipe.gram_powers:
             self.gram = None
-            gram = Gram.of(self.train, dtype, normalised=recipe.normalised)
+            gram = Gram.of(self.train, dtype, **recipe.gram_powers._asdict())
             if recipe.fit_bytes(self.train, dtype) > available_bytes():
                 return recipe.solve_gram(gram, overwrite=True)
             self.gram = gram
@@ -188,3 +250,29 @@ class SharedFits:
         inverse, penalty = spectrum.inverse(least.ridge), least.penalty(self.squared_norms)
         residual = inverse_residual(inverse, self.train.matrix, self.squared_norms, penalty)
         return spectrum if residual < TOLERANCE[matrix.dtype] else None
+
+
+def without_free_params(recipe: Recipe) -> Recipe:
+    """Return the recipe with the defaults of its free parameters, the same for recipes that differ in nothing else."""
+    defaults = {f.name: f.default for f in recipe.param_fields() if f.metadata["free"]}
+    return replace(recipe, **defaults)  # type: ignore[type-var]
+
+
+def share_products(fits: Sequence[tuple[Recipe, Scorer]]) -> Iterator[SharedFit]:
+    """Yield fits together whose scores are sums of the same scorers, so that the products with each are computed once."""
+    groups: dict[Hashable, list[tuple[Recipe, ScorerSum]]] = {}
+    for recipe, scorer in fits:
+        total = scorer if isinstance(scorer, ScorerSum) else ScorerSum([scorer], [1])
+        key = (*map(id, total.scorers), total.history_scale.tobytes())
+        groups.setdefault(key, []).append((recipe, total))
+    for group in groups.values():
+        recipes, sums = [recipe for recipe, _ in group], [total for _, total in group]
+        scale = sums[0].history_scale
+        terms = [partial(scaled_panels, term, scale) for term in sums[0].scorers]
+        mix, scales = np.array([t.weights_of_scorers for t in sums]), np.array([t.item_scale for t in sums])
+        yield SharedFit(recipes, terms, mix, scales, users_per_block=sums[0].users_per_block)
+
+
+def scaled_panels(scorer: Scorer, scale: np.ndarray, histories: sp.csr_array) -> Panels:
+    """Return the scores of histories whose items are scaled."""
+    return scorer.panels(scale_columns(histories, scale))
