@@ -12,8 +12,8 @@ import pytest
 import gramian as gr
 from gramian.evaluation.report import Comparison
 from gramian.experiments import plots, report, report_pictures
-from gramian.experiments.experiment import Claim, Curve, ModelEntry, find_experiment
-from gramian.experiments.report import find_command, format_p_value, rank_cells, write_report
+from gramian.experiments.experiment import Claim, Curve, ModelEntry, find_experiment, format_p_value
+from gramian.experiments.report import find_command, rank_cells, write_report
 from gramian.experiments.runner import Benchmark, Cell
 from small_experiments import EDLAE, POPULARITY, table
 

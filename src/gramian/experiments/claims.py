@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from gramian.evaluation.comparison import SIGNIFICANCE
-from gramian.experiments.experiment import Claim, Experiment, format_figure
-from gramian.experiments.runner import OTHER_PARAMETERS, Benchmark, Cell
+from gramian.experiments.experiment import Claim, Experiment, format_figure, format_p_value
+from gramian.experiments.runner import Benchmark, Cell
 
 FIGURE = re.compile(r"\{([^{}:]+): ([^{}]+), ([^{},]+)\}")  # {data: model, metric}, in the evidence of a claim
 NOT_TESTED = "cannot be tested here"
@@ -25,9 +25,10 @@ class JudgedClaim:
 def judge_claims(benchmark: Benchmark, table: Experiment) -> list[JudgedClaim]:
     """Return the claims of a table with their verdicts.
 
-    A claim whose figures are not in the journal cannot be tested. Figures that the table did not search do not count.
+    A claim whose figures are not in the journal cannot be tested. Figures that the table's own search did not choose do not
+    count.
     """
-    cells = {(cell.data, cell.model): cell for cell in benchmark.cells_of(table) if OTHER_PARAMETERS not in cell.note}
+    cells = {(cell.data, cell.model): cell for cell in benchmark.cells_of(table) if cell.is_own_choice}
     return [judge_claim(benchmark, table, claim, cells) for claim in table.claims]
 
 
@@ -60,20 +61,24 @@ def compare_pair(
     benchmark: Benchmark, table: Experiment, claim: Claim, pair: tuple[str, str], cells: dict[tuple[str, str], Cell]
 ) -> JudgedClaim:
     """Judge a claim that one model is better than another: on every data set, by a paired test over its users."""
-    evidence, is_better = [], []
+    evidence, verdicts = [], []
     for data in table.data:
         fits = [cells[data.name, model].fit if (data.name, model) in cells else None for model in pair]
         if fits[0] is None or fits[1] is None or any(table.choose not in fit["metrics"] for fit in fits if fit):
             continue
+        first, second = (f"{fit['metrics'][table.choose]:.4f}" for fit in fits if fit)
+        text = f"{data.name}: {table.choose} {first} against {second}"
         comparison = benchmark.compare(fits[0], fits[1], table.choose)
-        figures = [f"{fit['metrics'][table.choose]:.4f}" for fit in fits if fit]
-        text = f"{data.name}: {table.choose} {figures[0]} against {figures[1]}"
         if fits[0]["key"] == fits[1]["key"]:
-            text += ", the same model"
-        elif comparison is not None:
-            text += f" (difference {comparison.difference:+.4f} ± {comparison.stderr:.4f}, p {comparison.p_value:.2g})"
-        evidence.append(text)
-        is_better.append(comparison is not None and comparison.difference > 0 and comparison.p_value < SIGNIFICANCE)
+            evidence.append(f"{text}, the same model")
+            verdicts.append(False)
+        elif comparison is None:
+            evidence.append(f"{text}, without a paired test: the metrics of each user were not recorded")
+        else:
+            test = f"difference {comparison.difference:+.4f} ± {comparison.stderr:.4f}, p {format_p_value(comparison.p_value)}"
+            evidence.append(f"{text} ({test})")
+            verdicts.append(comparison.difference > 0 and comparison.p_value < SIGNIFICANCE)
     if not evidence:
         return JudgedClaim(claim.says, NOT_TESTED, f"The journal has no {pair[0]} and {pair[1]} on the same data set yet.")
-    return JudgedClaim(claim.says, "holds" if all(is_better) else "does not hold", "; ".join(evidence) + ".")
+    verdict = NOT_TESTED if not verdicts else "holds" if all(verdicts) else "does not hold"
+    return JudgedClaim(claim.says, verdict, "; ".join(evidence) + ".")

@@ -131,6 +131,11 @@ def format_figure(value: float | None, metric: str) -> str:
     return f"{value:.3g}" if metric in COSTS else f"{value:.4f}"
 
 
+def format_p_value(p_value: float) -> str:
+    """Format a p-value with two digits; very small ones as a bound."""
+    return "< 0.0001" if p_value < 1e-4 else f"{p_value:.2g}"
+
+
 @dataclass(frozen=True)
 class SplitPair:
     """The split on which parameters are searched, and the split on which the chosen recipe is tested."""

@@ -2,7 +2,7 @@
 
 A template is text with Jinja expressions that call the methods of `JournalTables`:
 
-    {{ published("deql-table2", "gowalla") }}     a published table beside ours
+    {{ published("deql-table2", "gowalla", ["EASE"]) }}    a published table beside ours
     {{ ranking("landscape-ml-1m", "ml-1m") }}     models, best first, each compared with the best
     {{ curves("figure1-ml-1m", "ml-1m") }}        tuned curves: a row for each rank
     {{ epochs("rgx-ml-1m", "ml-1m") }}            the best epoch of every curve, and its time
@@ -17,10 +17,10 @@ from pathlib import Path
 from gramian.core.params import format_json_params
 from gramian.errors import DamagedFile, InvalidInput, MissingFile, NotSupported, UnknownId
 from gramian.experiments.claims import judge_claims
-from gramian.experiments.experiment import COSTS, Experiment, format_figure
-from gramian.experiments.report import AS_PUBLISHED, format_p_value, rank_cells
+from gramian.experiments.experiment import COSTS, Experiment, format_figure, format_p_value
+from gramian.experiments.report import AS_PUBLISHED, rank_cells
 from gramian.experiments.report_pictures import label_curve
-from gramian.experiments.runner import OTHER_PARAMETERS, Benchmark, Cell, JournalRow
+from gramian.experiments.runner import Benchmark, Cell, JournalRow
 from gramian.io.atomic import atomic_file
 from gramian.progress import format_duration
 from gramian.validation import format_install_advice
@@ -76,14 +76,13 @@ class JournalTables:
         self.benchmark = benchmark
         self.experiments = {experiment.name: experiment for experiment in experiments}
 
-    def published(self, table: str, data: str) -> str:
-        """Return a published table beside ours, and beside the points that were selected on test if there are any.
+    def published(self, table: str, data: str, models: Sequence[str]) -> str:
+        """Return models of a published table beside ours, and beside the points that were selected on test if there are any.
 
-        Models that are not run here are left out. So are figures of other parameters than those the table asks for.
+        Figures that the table's own search did not choose are left out.
         """
         experiment, cells = self._cells(table, data)
-        run = {entry.name for entry in experiment.models if entry.recipe is not None}
-        cells = [cell for cell in cells if cell.model in run]
+        cells = [cell for cell in cells if cell.model in models]
         is_test_shown = any(cell.best_on_test for cell in cells)
         metrics = " / ".join(experiment.metrics)
         heads = ["", f"{metrics}, published", "ours", "difference", "parameters, chosen on validation"]
@@ -93,10 +92,9 @@ class JournalTables:
     def _published_row(self, experiment: Experiment, cell: Cell, is_test_shown: bool) -> list[str]:
         theirs = list(cell.published.get(name) for name in experiment.metrics)
         metrics = list(experiment.metrics.values())
-        is_ours = cell.fit is not None and OTHER_PARAMETERS not in cell.note
-        ours = [cell.measured(metric) if is_ours else None for metric in metrics]
+        ours = [cell.measured(metric) if cell.is_own_choice else None for metric in metrics]
         row = [cell.model, join_figures(theirs, metrics), join_figures(ours, metrics) or NOT_RUN]
-        row += [join_changes(theirs, ours, metrics), format_params(cell.recipe) if is_ours else ""]
+        row += [join_changes(theirs, ours, metrics), format_params(cell.recipe) if cell.is_own_choice else ""]
         if is_test_shown:
             point = cell.best_on_test
             best = [None if point is None else point["metrics"].get(metric) for metric in metrics]
@@ -105,19 +103,19 @@ class JournalTables:
         return row
 
     def ranking(self, table: str, data: str) -> str:
-        """Return the models that were run, best first, with their paired differences from the best."""
+        """Return the models whose parameters the table's search chose, best first, each with its difference from the best."""
         experiment, cells = self._cells(table, data)
-        ranked = rank_cells(self.benchmark, cells, experiment.choose)
+        ranked = rank_cells(self.benchmark, [cell for cell in cells if cell.is_own_choice], experiment.choose)
         heads = ["", *experiment.metrics, f"behind the best in {experiment.choose}, p", "fit", "memory", "parameters"]
         rows = []
-        for cell in (cell for cell in ranked.cells if cell.fit is not None):
+        for cell in ranked.cells:
             comparison = ranked.comparisons.get(cell.model)
             behind = ""
             if comparison is not None:
                 behind = f"{-comparison.difference:.4f} ± {comparison.stderr:.4f}, {format_p_value(comparison.p_value)}"
             figures = [format_figure(cell.measured(metric), metric) for metric in experiment.metrics.values()]
             rows.append([cell.model, *figures, behind, cell.duration, cell.memory, format_params(cell.recipe)])
-        return markdown_table(heads, rows)
+        return markdown_table(heads, rows) if rows else f"*Not run yet: `gramian benchmark {table} --data {data}`.*"
 
     def curves(self, table: str, data: str) -> str:
         """Return the tuned curves of a table by rank: a row for each rank, a column for each curve."""
@@ -126,7 +124,7 @@ class JournalTables:
         values = {row["name"]: {point["at"]: point["value"] for point in row["points"]} for row in rows}
         ranks = sorted({rank for curve in values.values() for rank in curve})
         lines = [[f"{rank:,}", *(format_figure(curve.get(rank), "") for curve in values.values())] for rank in ranks]
-        return markdown_table(["rank", *values], lines)
+        return markdown_table(["rank", *values], lines) if lines else f"*Not run yet: `gramian benchmark {table}`.*"
 
     def epochs(self, table: str, data: str) -> str:
         """Return the best epoch of every curve by epochs, and the training time until then; the best curve first."""

@@ -13,7 +13,15 @@ from gramian.errors import InvalidInput, NotSupported
 from gramian.evaluation.comparison import SIGNIFICANCE
 from gramian.evaluation.report import Comparison
 from gramian.experiments.claims import JudgedClaim, judge_claims
-from gramian.experiments.experiment import COSTS, EventsData, Experiment, ExperimentData, ModelEntry, format_figure
+from gramian.experiments.experiment import (
+    COSTS,
+    EventsData,
+    Experiment,
+    ExperimentData,
+    ModelEntry,
+    format_figure,
+    format_p_value,
+)
 from gramian.experiments.plots import require_matplotlib
 from gramian.experiments.report_pictures import Picture, PictureFolder, draw_pictures
 from gramian.experiments.runner import Benchmark, Cell, JournalRow
@@ -309,11 +317,6 @@ def measured_field(cell: Cell, metric: str) -> TableField:
     error = None if cell.fit is None else cell.fit["stderr"].get(metric)
     figure = format_figure(cell.measured(metric), metric)
     return TableField(figure if error is None else f"{figure} ± {format_figure(error, metric)}")
-
-
-def format_p_value(p_value: float) -> str:
-    """Format a p-value with two digits; very small ones as a bound."""
-    return "< 0.0001" if p_value < 1e-4 else f"{p_value:.2g}"
 
 
 def format_difference(theirs: float | None, ours: float | None, metric: str) -> TableField:

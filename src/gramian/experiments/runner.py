@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,8 @@ REQUIRED_KEYS = {  # of each kind of row
     "as_published": {"table", "data", "model", "split", "point", "recipe", "points"},
     "comparison": {"data", "fits", "metric", "difference", "stderr", "p_value"},
 }
-OTHER_PARAMETERS = "with other parameters than the table asks for"  # the note of a fit that the table's search did not choose
+OTHER_PARAMETERS = "with other parameters than the table asks for"  # notes of fits that the table's own search did not choose
+OTHER_SEARCH = "chosen by another search than the table's"
 BREAKDOWN_CUTOFF = 20  # length of the lists that are broken down by popularity
 
 JournalRow = Mapping[str, Any]
@@ -130,6 +131,11 @@ class Cell:
         if metric == "GB":
             return None if self.fit["peak_bytes"] is None else self.fit["peak_bytes"] / 1e9
         return self.fit["metrics"].get(metric)
+
+    @property
+    def is_own_choice(self) -> bool:
+        """Whether there is a fit, and the table's own search chose it in this library."""
+        return self.fit is not None and "by" not in self.fit and self.note not in (OTHER_PARAMETERS, OTHER_SEARCH)
 
     @property
     def recipe(self) -> Mapping[str, Any] | None:
@@ -296,7 +302,7 @@ class Benchmark:
         except MODEL_ERRORS as error:
             self.log(f"{data.name}: {entry.name} failed: {error}")
             row |= {"failed": str(error)}
-        if any(recorded.get(key) != value for key, value in row.items()):
+        if any(recorded.get(key) != value for key, value in loads(dumps(row)).items()):  # JSON has no tuples
             self._index(self.journal.add(row))
 
     def _choose_recipe(
@@ -545,9 +551,12 @@ def rank_shared(fit: SharedFit, task: RankingTask, k: int) -> np.ndarray:
 def describe_fit(entry: ModelEntry, data: str, row: JournalRow, fit: JournalRow) -> str:
     """Return what is special about the fit of a cell: other parameters than the table's, or another program."""
     notes = []
-    is_from_grid = entry.refine is None and entry.recipe is not None
-    if is_from_grid and all(recipe.to_json() != row.get("recipe") for recipe in entry.search_points(data)):
+    points = [] if entry.recipe is None else entry.search_points(data)
+    chosen = row.get("chosen") or {}
+    if points and entry.refine is None and all(recipe.to_json() != row.get("recipe") for recipe in points):
         notes.append(OTHER_PARAMETERS)
+    elif points and (chosen.get("points", 1) != len(points) or chosen.get("refined") != entry.refine):
+        notes.append(OTHER_SEARCH)
     if "by" in fit:
         notes.append(f"measured by {fit['by']}")
     return "; ".join(notes)
