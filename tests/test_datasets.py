@@ -24,6 +24,8 @@ INVENTORY = {
     "amazon-beauty-m1": (7_068, 3_570, 60_818, 18_688),
     "amazon-videogames-sasrec": (31_013, 23_715, 287_107),
     "amazon-beauty-bert4rec": (40_226, 54_542, 353_962),
+    "gowalla-strong": (29_858, 40_981, 821_316, 82_635, 19_230, 84_460, 19_729),
+    "yelp2018-strong": (31_668, 38_048, 1_265_341, 118_837, 28_311, 120_242, 28_675),
 }
 # what is not at hand: users, items and interactions as published, and the files to place
 ELSEWHERE = {
@@ -37,6 +39,7 @@ ELSEWHERE = {
     "simplewiki": (129_404, 129_432, 13_715_724, "links.tsv"),
 }
 PUBLISHED_SPLITS = [name for name, counts in INVENTORY.items() if len(counts) == 4]
+STRONG_SPLITS = [name for name, counts in INVENTORY.items() if len(counts) == 7]
 
 
 def pairs(events):
@@ -113,6 +116,24 @@ def test_a_published_split_keeps_its_parts_apart(name, shared_data):
     split = gr.split.published(name)
     assert (split.train.n_users, split.train.n_items) == (n_users, n_items)
     assert (split.train.n_interactions, split.target.n_interactions) == (n_train, n_test)
+
+
+@pytest.mark.parametrize("name", STRONG_SPLITS)
+def test_a_published_strong_split_holds_out_users(name, shared_data):
+    n_users, n_items, n_train, *held_out = INVENTORY[name]
+    split = gr.split.published(name)
+    parts = [part for half in (split.validation, split) for part in (half.fold_in, half.target)]
+    assert [part.n_interactions for part in parts] == held_out
+    assert [part.n_users for part in parts] == 4 * [3_000]
+    assert (split.train.n_users, split.train.n_items, split.train.n_interactions) == (n_users - 6_000, n_items, n_train)
+    assert split.validation.train is split.train
+    users = [set(events.users.tolist()) for events in (split.train, split.validation.target, split.target)]
+    assert sum(map(len, users)) == len(set.union(*users))  # nobody is in two parts
+    for half in (split.validation, split):
+        assert half.fold_in.users.tolist() == half.target.users.tolist()
+        assert half.fold_in.matrix.multiply(half.target.matrix).nnz == 0
+    weak = gr.datasets.load(name.removesuffix("-strong"))
+    assert gr.datasets.load(name).fingerprint == weak.fingerprint  # the same interactions, divided otherwise
 
 
 def test_titles_times_and_weights_of_the_public_sets(shared_data):
@@ -244,6 +265,29 @@ def test_lightgcn_as_published_is_a_line_per_user(registered):
     assert pairs(split.train) == train
     assert pairs(split.target) == test
     assert split.target.users.tolist() == [0, 2]
+
+
+def test_held_out_users_as_published(registered):
+    frames = {
+        "train": ([(0, 5), (0, 6), (1, 7)], pl.Int32),
+        "validation_fold_in": ([(2, 5), (3, 6)], pl.Int64),  # the publisher's files differ in the width of ids
+        "validation_target": ([(3, 5), (2, 8)], pl.Int64),
+        "test_fold_in": ([(4, 6)], pl.Int64),
+        "test_target": ([(4, 9), (4, 5)], pl.Int64),
+    }
+    files = {
+        f"{stem}.parquet": pl.DataFrame(rows, schema={"user_id": kind, "item_id": kind}, orient="row")
+        for stem, (rows, kind) in frames.items()
+    }
+    registered(files, 5, 5, 10)
+    split = gr.split.published("tiny")
+    assert split.train.items.tolist() == [5, 6, 7, 8, 9]  # those of held-out users included
+    assert pairs(split.train) == set(frames["train"][0])
+    for name, half in (("validation", split.validation), ("test", split)):
+        assert pairs(half.fold_in) == set(frames[f"{name}_fold_in"][0])
+        assert pairs(half.target) == set(frames[f"{name}_target"][0])
+        assert half.fold_in.users.tolist() == half.target.users.tolist()
+    assert pairs(gr.datasets.load("tiny")) == {pair for rows, _ in frames.values() for pair in rows}
 
 
 def test_a_verified_parquet_file_goes_before_the_text(registered, tmp_path):

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 import gramian as gr
-from gramian.experiments.experiment import find_experiment, papers
+from gramian.experiments.experiment import find_experiment, list_grid, papers
 
-PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "published" / "published_results.csv"
+SHARED = Path(__file__).resolve().parents[3] / "shared"
+PUBLISHED = SHARED / "published" / "published_results.csv"
 
 
 @pytest.mark.parametrize("name", papers())
@@ -18,7 +19,7 @@ def test_every_experiment_file_is_sound(name):
     experiment = find_experiment(name)
     assert experiment.title
     assert experiment.data
-    assert experiment.models
+    assert experiment.models or experiment.curves
     assert all(math.isnan(x) or x > 0 for entry in experiment.models for figures in entry.published.values() for x in figures)
 
 
@@ -36,7 +37,64 @@ def test_experiment_files_have_every_published_figure():
     with PUBLISHED.open() as file:
         theirs = {(f"{r['paper']}-{r['table']}", r["dataset"], r["model"], r["metric"]):
                   (float(r["value"]), "validation" in r["protocol"]) for r in csv.DictReader(file)}  # fmt: skip
+    table6 = {key: ours.pop(key) for key in list(ours) if key[:2] == ("regularization-landscape-tables5-7", "netflix")}
     assert ours == theirs
+    assert len(table6) == 49  # which the file of published figures does not have
+
+
+def test_table_6_is_that_of_the_paper():
+    papers_text = sorted((SHARED / "papers").glob("001_*.txt"))
+    if not papers_text:
+        pytest.skip(f"the paper is not here: no file in {SHARED / 'papers'}")
+    after = papers_text[0].read_text().partition("Table 6: netflix")[2].partition("E.3")[0]
+    rows = [line.replace("P\t", "").split() for line in after.splitlines()[1:]]
+    l2s, *lines = [row for row in rows if len(row) >= 7]
+    theirs = {
+        f"DLAE(dropout={float(dropout):g},l2={l2})": [float(figure)]
+        for dropout, *figures in lines
+        for l2, figure in zip(l2s, figures, strict=True)
+    }
+    entries = find_experiment("regularization-landscape-tables5-7").models
+    ours = {entry.name: entry.published["netflix"] for entry in entries if "netflix" in entry.published}
+    assert ours == theirs
+    for entry in entries:
+        ((recipe,),) = [[str(point) for point in entry.search_points(data)] for data in list(entry.published)[:1]]
+        dropout, l2 = re.findall(r"=([\d.]+)", entry.name)
+        assert recipe == str(gr.DLAE(dropout=float(dropout), l2=float(l2)))
+
+
+def test_a_grid_in_the_units_of_the_paper():
+    """λ of the DEQL paper is l2·q²·(p·a² + q·b²)."""
+    grid = {"from_paper": {"a": 1, "b": [0.5, 2], "p": 0.8, "lam": [10, 20], "zero_diagonal": True}}
+    points = list_grid(gr.DEQL, grid)
+    assert [(point.kept_weight, point.dropout, point.zero_diagonal) for point in points] == 2 * [(0.5, 0.8, True)] + 2 * [
+        (2, 0.8, True)
+    ]
+    lams = [point.l2 * 0.2**2 * (0.8 + 0.2 * point.kept_weight**2) for point in points]
+    assert lams == pytest.approx([10, 20, 10, 20])
+    both = list_grid(gr.DEQL, [grid, {"dropout": 0.1, "l2": [5], "kept_weight": 1, "zero_diagonal": False}])
+    assert both == [*points, gr.DEQL(0.1, 1, 5)]
+
+
+@pytest.mark.parametrize("name", ["deql-table1", "deql-table2"])
+def test_the_grids_of_deql_are_those_of_the_paper(name):
+    """Section 5.2: b from [0.1, 0.25, …, 2.0], λ from [10, 20, …, 50, 100, 300, 500], p from [0.1, …, 0.5, 0.8], a = 1."""
+    b, lam = [0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75, 2], [10, 20, 30, 40, 50, 100, 300, 500]
+    grids = [
+        part["from_paper"]
+        for entry in find_experiment(name).models
+        for grid in (entry.search, *entry.as_published.values())
+        for part in (grid if isinstance(grid, list) else [grid or {}])
+        if "from_paper" in part
+    ]
+    assert grids
+    for grid in grids:
+        assert grid["a"] == 1
+        assert set(grid["b"]) <= set(b)
+        for axis, values in (("p", [0.1, 0.2, 0.3, 0.4, 0.5, 0.8]), ("lam", [0, *lam])):
+            assert set(grid[axis] if isinstance(grid[axis], list) else [grid[axis]]) <= set(values)
+        if name == "deql-table1":
+            assert (grid["b"], grid["lam"] in (0, lam)) == (b, True)
 
 
 GOOD_FILE = """
@@ -73,6 +131,16 @@ params = {l2 = 7}
         (("[[model]]", CURVE.replace("rank", "time") + "[[model]]"), "a curve along the ranks of a low-rank model"),
         (("[[model]]", CURVE.replace("7", "-1") + "[[model]]"), "l2 of LRR"),
         (("[[model]]", CURVE.replace("rank", "epoch") + "[[model]]"), "epoch of LRR"),
+        (("[[model]]", CURVE.replace("LRR", "IALS") + "[[model]]"), "rank of IALS"),
+        (("[[model]]", CURVE.replace('"rank"', '"epoch"') + "search = {l2 = [1]}\n[[model]]"), "epoch of LRR"),
+        (("[[model]]", CURVE + "search = {l3 = [1]}\n[[model]]"), "parameters of LRR"),
+        (("l2 = [10, 100]", "from_paper = {b = 1}"), "EASE.from_paper (which it does not have)"),
+        (("published =", "as_published = {netflix = {l2 = 5}}\npublished ="), "as_published for a model"),
+        (("published =", "as_published = {movielens = {l3 = 5}}\npublished ="), "parameters of EASE"),
+        (("published =", 'refine = "one l2 per factor"\npublished ='), "a refinement of LRR"),
+        (("[[model]]", '[[claim]]\nsays = "s"\n[[model]]'), "a claim with a verdict"),
+        (("[[model]]", '[[claim]]\nsays = "s"\nverdict = "maybe"\n[[model]]'), "holds, does not hold, cannot be tested here"),
+        (("[[model]]", '[[claim]]\nsays = "s"\nbetter = "EASE"\nthan = "X"\n[[model]]'), "two models of the table"),
         (('split = "strong"', 'split = "strung"'), "a split among strong"),
         (('split = "strong"', 'split = "strong"\noptions = {tset = 0.1}'), "strong with tset"),
         (("title", 'on = "train"\ntitle'), "figures on test or validation"),

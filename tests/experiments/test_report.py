@@ -12,8 +12,8 @@ import pytest
 import gramian as gr
 from gramian.evaluation.report import Comparison
 from gramian.experiments import plots, report, report_pictures
-from gramian.experiments.experiment import Curve, ModelEntry, find_experiment
-from gramian.experiments.report import find_command, format_p_value, rank_cells, write_report
+from gramian.experiments.experiment import Claim, Curve, ModelEntry, find_experiment, format_p_value
+from gramian.experiments.report import find_command, rank_cells, write_report
 from gramian.experiments.runner import Benchmark, Cell
 from small_experiments import EDLAE, POPULARITY, table
 
@@ -30,7 +30,7 @@ def test_a_report_is_one_page_that_needs_nothing_and_pictures(tmp_path, fits):
         Curve("some", "rank", "LRR", {"l2": 5}, ranks=(2, 8)),
     )
     bench = Benchmark(tmp_path / "j.jsonl")
-    experiment = table(*entries, curves=curves, claims=("5 < 6 holds",))
+    experiment = table(*entries, curves=curves, claims=(Claim("5 < 6", "holds", "See {some: EASE, ndcg@20}."),))
     bench.run(experiment)
     page = write_report(Benchmark(tmp_path / "j.jsonl"), [experiment, find_experiment("deql-table1")], tmp_path / "out")
     text = page.read_text()
@@ -39,7 +39,8 @@ def test_a_report_is_one_page_that_needs_nothing_and_pictures(tmp_path, fits):
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in outside), outside
     assert "<script" not in text
     assert "&lt;script&gt;" in text
-    assert "5 &lt; 6 holds" in text
+    measured = bench.fits[bench.cells["table", "some", "EASE"]["fit"]]["metrics"]["ndcg@20"]
+    assert f"5 &lt; 6 <strong>Holds.</strong> See {measured:.4f}." in text
     row = bench.cells["table", "some", "EASE"]
     figure = bench.fits[row["fit"]]["metrics"]["recall@20"]
     error = bench.fits[row["fit"]]["stderr"]["recall@20"]
@@ -61,7 +62,7 @@ def test_a_report_is_one_page_that_needs_nothing_and_pictures(tmp_path, fits):
 def test_strangers_text_is_escaped_everywhere(tmp_path, fits):
     nasty = "\"><img src=x onerror='alert(1)'>"
     experiment = replace(table(replace(POPULARITY, name=nasty), replace(EDLAE, name=nasty + "2")), name=nasty, title=nasty)
-    experiment = replace(experiment, claims=(nasty,), data=(replace(experiment.data[0], name=nasty),))
+    experiment = replace(experiment, claims=(Claim(nasty, "holds"),), data=(replace(experiment.data[0], name=nasty),))
     Benchmark(tmp_path / "j.jsonl").run(experiment)
     for known in ([experiment], []):
         text = write_report(Benchmark(tmp_path / "j.jsonl"), known, tmp_path / "out").read_text()

@@ -18,6 +18,7 @@ from gramian.errors import InvalidInput, MissingFile
 from gramian.evaluation.metrics import DEFAULT_METRICS
 from gramian.experiments import report as reports
 from gramian.experiments.experiment import EXPERIMENT_SPLITS, EventsData, Experiment, ModelEntry, find_experiment, papers
+from gramian.experiments.markdown import fill_template
 from gramian.experiments.runner import Benchmark, Cell
 from gramian.linalg.threads import limit_threads
 
@@ -49,6 +50,13 @@ def benchmark_command(
     search_items: Annotated[
         int | None, typer.Option(help="On own data, search parameters on this many of the most popular items.", min=1)
     ] = None,
+    as_published: Annotated[
+        bool,
+        typer.Option(
+            "--as-published",
+            help="Evaluate the table's published grids on the test split too, in a column of their own, for comparison only.",
+        ),
+    ] = False,
     journal: Annotated[
         Path, typer.Option(help="Write results to this file. If the command is killed, run it again and it continues.")
     ] = (Path("benchmark.jsonl")),
@@ -70,6 +78,8 @@ def benchmark_command(
         "--search-items": search_items,
         "--seed": seed,
     }
+    if table is None:
+        refuse_options("own data", {"--as-published": as_published})
     if table is None and source.data is None:
         if models or any(own_data_options.values()):
             raise InvalidInput("a table, or own data", "neither", "Name a table, or add --data FILE")
@@ -82,7 +92,7 @@ def benchmark_command(
         experiment = plan_experiment(source, specs or COMPARED_MODELS, split or "strong", metric, search_items, seed)
     with limit_threads(n_threads):
         benchmark = Benchmark(journal) if as_json else Benchmark(journal, log=note)
-        cells = benchmark.run(experiment)
+        cells = benchmark.run(experiment, as_published=as_published)
     if as_json:
         rows = [cell_to_json(benchmark, experiment, cell) for cell in cells]
         print_json({"table": experiment.name, "journal": str(journal), "cells": rows})
@@ -125,6 +135,8 @@ def print_benchmark(benchmark: Benchmark, experiment: Experiment, cells: list[Ce
         if data_cells:
             if any(cell.published for cell in data_cells):
                 out.print(published_table(experiment, data_cells))
+                if any(cell.best_on_test for cell in data_cells):
+                    print_text(reports.EXPLANATION_OF_AS_PUBLISHED)
             else:
                 comparisons = benchmark.compare_with_best(data_cells, experiment.choose)
                 out.print(benchmark_leaderboard(experiment, data_cells, comparisons))
@@ -140,12 +152,23 @@ def report_command(
     *,
     journal: Annotated[Path, typer.Option(help="The journal that `gramian benchmark` wrote.")] = Path("benchmark.jsonl"),
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to write index.html and the pictures to.")] = Path("report"),
+    template: Annotated[
+        Path | None,
+        typer.Option(
+            help="Fill this Markdown template (NAME.md.j2) with tables in place of a page, and write NAME.md beside it."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write an HTML page with the tables and pictures of a benchmark's journal, and the pictures as files."""
+    if template is not None:
+        refuse_options("--template", {"--json": as_json})
     if not journal.exists():
         raise MissingFile(f"a benchmark's journal at {journal}", "no such file", "Run `gramian benchmark movielens` first")
     experiments = [Experiment.read(path) for path in papers().values()] + [find_experiment(name) for name in tables or ()]
+    if template is not None:
+        print_text(f"Written to {fill_template(Benchmark(journal), experiments, template)}")
+        return
     page = reports.write_report(Benchmark(journal), experiments, out_folder)
     if as_json:
         print_json({"page": str(page), "pictures": sorted(path.name for path in out_folder.glob("*.png"))})
@@ -175,10 +198,13 @@ def list_tables(*, as_json: bool) -> None:
 
 def cell_to_json(benchmark: Benchmark, experiment: Experiment, cell: Cell) -> dict[str, Any]:
     """Return a cell of a table as JSON."""
-    figures = {
+    figures: dict[str, dict[str, Any]] = {
         name: {"published": cell.published.get(name), "ours": cell.measured(metric)}
         for name, metric in experiment.metrics.items()
     }
+    if cell.best_on_test is not None:
+        for name, metric in experiment.metrics.items():
+            figures[name]["selected on test"] = cell.best_on_test["metrics"].get(metric)
     fit = cell.fit or {}
     data_cells = [other for other in benchmark.cells_of(experiment) if other.data == cell.data]
     comparison = benchmark.compare_with_best(data_cells, experiment.choose).get(cell.model)
@@ -190,5 +216,6 @@ def cell_to_json(benchmark: Benchmark, experiment: Experiment, cell: Cell) -> di
         "recipe": fit.get("recipe"),
         "seconds": fit.get("seconds"),
         "peak_bytes": fit.get("peak_bytes"),
+        "selected_on_test": cell.best_on_test and {"recipe": cell.best_on_test["recipe"], "points": cell.n_test_points},
         "against_best": comparison and vars(comparison),
     }

@@ -156,16 +156,19 @@ def published_table(experiment: Experiment, cells: Sequence[Cell]) -> Group:
     rows = []
     for cell in cells:
         row = {"model": Text(cell.model)}
-        row |= {head: compare_with_published(cell, *names) for head, names in metrics.items()}
+        for head, (metric, measured) in metrics.items():
+            row[head] = compare_with_published(cell.published.get(metric), cell.measured(measured), measured)
+            if any(other.best_on_test for other in cells):
+                best = None if cell.best_on_test is None else cell.best_on_test["metrics"].get(measured)
+                row[f"{metric}\nselected on test"] = compare_with_published(cell.published.get(metric), best, measured)
         params = "" if cell.recipe is None else ", ".join(format_json_params(cell.recipe))
         rows.append(row | {"fit": Text(cell.duration), "memory": Text(cell.memory), "parameters": Text(params)})
-    _, *others = metrics
+    _, *others = [head for head in rows[0] if "\n" in head]
     return leaderboard(rows, ["parameters", "memory", "fit", *reversed(others)], title=cells[0].data)
 
 
-def compare_with_published(cell: Cell, metric: str, measured_metric: str) -> Text:
+def compare_with_published(published: float | None, ours: float | None, measured_metric: str) -> Text:
     """Return a published figure, ours, and the difference in per cent."""
-    published, ours = cell.published.get(metric), cell.measured(measured_metric)
     if published is None:
         return Text()
     if ours is None:

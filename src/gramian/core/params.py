@@ -21,6 +21,7 @@ from gramian.errors import InvalidInput
 from gramian.validation import is_number
 
 C = TypeVar("C", bound="Configurable")
+MAX_SHOWN_VALUES = 8  # of a parameter with one value for each factor
 MAX_SPEC_LENGTH = 1000  # characters; the text of a spec is cut off here before it is parsed
 
 
@@ -272,9 +273,12 @@ def format_spec(data: Mapping[str, Any]) -> str:
 
 
 def format_json_params(data: Mapping[str, Any]) -> Iterator[str]:
-    """Format the parameters in what `to_json` returned, each as in 'l2=200'."""
+    """Format the parameters in what `to_json` returned, each as in 'l2=200'; long lists are abridged."""
     for name, value in params_of_json(data).items():
-        yield f"{name}={format_spec(value) if isinstance(value, Mapping) else format_value(value)}"
+        if isinstance(value, list | tuple) and len(value) > MAX_SHOWN_VALUES:
+            yield f"{name}=({len(value)} numbers from {min(value):.3g} to {max(value):.3g})"
+        else:
+            yield f"{name}={format_spec(value) if isinstance(value, Mapping) else format_value(value)}"
 
 
 def params_equal(x: Any, y: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -206,15 +207,37 @@ def temporal(events: Interactions, *, test_from: Any = None, validation_from: An
 
 
 def published(train: Interactions | str, test: Interactions | None = None) -> Split:
-    """Use published train and test files as they are: two sets of interactions, or the name of a data set that has both."""
+    """Use published train and test files as they are: two sets of interactions, or the name of a data set that has both.
+
+    A data set may instead be published with held-out users, whose items are in two files each: fold_in and target. Its split
+    has a validation part.
+    """
     if isinstance(train, str):
-        train, test = datasets.load_published(train)
+        parts = datasets.load_published(train)
+        if "test" not in parts:
+            return _split_from_parts(parts)
+        train, test = parts["train"], parts["test"]
     if not (isinstance(train, Interactions) and isinstance(test, Interactions)):
         got = f"{type(train).__name__} and {type(test).__name__}"
         raise InvalidInput("train and test interactions, or a data set's name", got, "Wrap both: gr.Interactions.of(...)")
     users, items = train.users.union(test.users), train.items.union(test.items)
     train, test = train.reindex(users, items), test.reindex(users, items)
     return _split_from(train, train, test, np.ones(test.n_interactions, dtype=bool))
+
+
+def _split_from_parts(parts: Mapping[str, Interactions]) -> Split:
+    """Return the split of published held-out users, in the columns of all items."""
+    items = parts["train"].items
+    for part in parts.values():
+        items = items.union(part.items)
+    parts = {stem: part.reindex(part.users, items) for stem, part in parts.items()}
+
+    def split_users(name: str, validation: Split | None) -> Split:
+        fold_in, target = parts[f"{name}_fold_in"], parts[f"{name}_target"]
+        known = fold_in.reindex(target.users, items)
+        return _split_from(parts["train"], known, target, np.ones(target.n_interactions, dtype=bool), validation)
+
+    return split_users("test", split_users("validation", None))
 
 
 def mark_weak_parts(

@@ -4,7 +4,6 @@ title = "EASE under weak generalization"
 metrics = {"Recall@20" = "recall@20", "NDCG@20" = "ndcg@20"}    # as printed → the metric's name in this library
 choose = "ndcg@20"                                              # parameters are chosen by it, on the validation split
 on = "test"                                                     # or "validation", where the published figures are from there
-claims = ["What the paper says, and what was measured here."]
 
 [data.gowalla]
 split = "published"                                             # or strong, weak, leave-last with their `options`
@@ -13,9 +12,15 @@ search_items = 20_000                                           # parameters are
 [[model]]
 name = "EASE"                                                   # as printed
 recipe = "EASE"                                                 # if left out, the published figures are shown but not measured
-search = {l2 = [10, 100]}                                       # the values to try of each parameter
+search = {l2 = [10, 100]}                                       # the values to try of each parameter, on the validation split
 params = {gowalla = {l2 = 50}}                                  # values that replace those of `search` on one data set
 published = {gowalla = [0.1765, 0.1467]}                        # in the order of the metrics; nan where none was printed
+as_published = {gowalla = {l2 = [10, 80]}}                      # a grid whose best point on test is shown beside ours
+
+[[model]]
+name = "DEQL"
+recipe = "DEQL"
+search = {from_paper = {a = 1, b = [0.5, 2], p = 0.5, lam = [10, 20]}}    # in the paper's units, for `DEQL.from_paper`
 
 [[curve]]                                                       # the quality of one recipe by rank or by epoch
 data = "gowalla"
@@ -23,15 +28,34 @@ along = "epoch"
 recipe = "IALS"
 params = {rank = 64}
 
-The other keys of a data set are the fields of `ExperimentData`.
+[[curve]]
+data = "gowalla"
+along = "rank"
+recipe = "LRR"
+search = {l2 = [100, 1000]}                                     # tuned at every rank on the validation split, then tested
+ranks = [64, 256]
+
+[[claim]]
+says = "What the paper says."
+verdict = "holds"                                               # or "does not hold", "cannot be tested here"
+evidence = "EASE reaches {gowalla: EASE, ndcg@20}."             # figures are filled in from the journal
+
+[[claim]]                                                       # or judged by the journal: a paired test on every data set
+says = "DEQL outperforms EASE."
+better = "DEQL"
+than = "EASE"
+
+A grid is a table of parameter → values, or a list of such tables. The other keys of a data set are the fields of
+`ExperimentData`.
 """
 
 from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,7 +71,9 @@ from gramian.data.interactions import Interactions
 from gramian.data.split import Split
 from gramian.errors import DamagedFile, InvalidInput, MissingFile, UnknownId
 from gramian.evaluation.metrics import DEFAULT_METRICS, parse_metric, parse_metrics
+from gramian.models.shrinkage import LRR
 from gramian.models.spectral import SpectralRecipe
+from gramian.tuning.factor_weights import search_factor_weights, sort_factor_weights
 from gramian.tuning.space import Space
 
 TomlSection = TypeVar("TomlSection")
@@ -62,6 +88,52 @@ EXPERIMENT_SPLITS: dict[str, tuple[Callable[..., Split], Any]] = {
     "leave-last": (splits.leave_last, False),
 }
 CURVE_RECIPES: dict[str, type[Recipe]] = {"rank": SpectralRecipe, "epoch": EpochRecipe}  # by `Curve.along`
+PAPER_UNITS = "from_paper"  # the key of a grid, and the method of a recipe class, that take a paper's own parameters
+REFINEMENTS: dict[str, Callable[[LRR, Split], Recipe]] = {
+    "one l2 per factor": search_factor_weights,
+    "one l2 per factor, sorted": lambda recipe, split: sort_factor_weights(search_factor_weights(recipe, split), split.train),
+}
+VERDICTS = ("holds", "does not hold", "cannot be tested here")
+
+Grid = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+def list_grid(model: type[Recipe], grid: Grid | None) -> list[Recipe]:
+    """Return the recipes of a grid.
+
+    Parameters
+    ----------
+    model
+        The recipe class.
+    grid
+        Parameter → values, or {"from_paper": the paper's parameter → values}, or a list of these; None for the values that
+        the model declares.
+    """
+    if isinstance(grid, Sequence):
+        return [recipe for part in grid for recipe in list_grid(model, part)]
+    if grid is None or PAPER_UNITS not in grid:
+        return Space(model, grid).grid()
+    convert, names = getattr(model, PAPER_UNITS, None), list(grid[PAPER_UNITS])
+    known = [] if convert is None else list(inspect.signature(convert).parameters)
+    if len(grid) > 1 or not set(names) <= set(known):
+        expected = (
+            f"parameters of {model.__name__}.{PAPER_UNITS} ({', '.join(known) or 'which it does not have'}), and no others"
+        )
+        raise InvalidInput(expected, ", ".join([*names, *(key for key in grid if key != PAPER_UNITS)]), "Correct the grid")
+    values = [value if isinstance(value, list | tuple) else [value] for value in grid[PAPER_UNITS].values()]
+    return [convert(**dict(zip(names, point, strict=True))) for point in product(*values)]  # type: ignore[misc]
+
+
+def format_figure(value: float | None, metric: str) -> str:
+    """Format a metric with four decimals, a cost with three digits; empty if there is none."""
+    if value is None:
+        return ""
+    return f"{value:.3g}" if metric in COSTS else f"{value:.4f}"
+
+
+def format_p_value(p_value: float) -> str:
+    """Format a p-value with two digits; very small ones as a bound."""
+    return "< 0.0001" if p_value < 1e-4 else f"{p_value:.2g}"
 
 
 @dataclass(frozen=True)
@@ -141,7 +213,8 @@ class ExperimentData:
     counts
         Users, items and interactions as printed, checked after filtering.
     validation
-        The share of each user's items that is held out of a published training part for the search.
+        The share of each user's items that is held out of a published training part for the search, if no validation part was
+        published.
     retrain
         Whether the model to test is trained on the validation items too.
     search_items
@@ -190,7 +263,8 @@ class ExperimentData:
         name = self.source or self.name
         if self.split == "published":
             test = splits.published(name)
-            return SplitPair(splits.weak(test.train, validation=0, test=self.validation), test)
+            search = test.validation or splits.weak(test.train, validation=0, test=self.validation)
+            return SplitPair(search, test)
         events = datasets.load(name, min_value=self.min_value)
         for minimums in ((self.k_core, self.k_core), (0, self.items_with), (self.users_with, 0)):
             events = events.k_core(*minimums) if any(minimums) else events
@@ -227,18 +301,25 @@ class ModelEntry:
     recipe
         The name of the model in this library. If left out, the model is not run and only its published figures are shown.
     search
-        Parameter → values to try. If left out, the values the model declares.
+        The grid to try on the validation split. If left out, the values the model declares.
     published
         Data set → figures in the order of the experiment's metrics.
     params
         Data set → values that replace those of `search` there.
+    as_published
+        Data set → a grid that is evaluated on the test split too. Its best point is shown beside ours, for comparison with
+        figures that their authors selected on test.
+    refine
+        A name in `REFINEMENTS`: what is done with the best recipe of the search.
     """
 
     name: str
     recipe: str | None = None
-    search: Mapping[str, Any] | None = None
+    search: Grid | None = None
     published: Mapping[str, list[float]] = field(default_factory=dict)
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    as_published: Mapping[str, Grid] = field(default_factory=dict)
+    refine: str | None = None
 
     @property
     def model(self) -> type[Recipe]:
@@ -250,14 +331,20 @@ class ModelEntry:
         """Whether the table has a cell for this model on a data set."""
         return not self.published or data in self.published
 
-    def search_values(self, data: str) -> Mapping[str, Any] | None:
-        """Return parameter → values to try on a data set; None for the values the model declares."""
+    def search_grid(self, data: str) -> Grid | None:
+        """Return the grid to try on a data set; None for the values the model declares."""
         values = self.params.get(data)
-        return self.search if values is None else {**(self.search or {}), **values}
+        if values is None:
+            return self.search
+        return {**self.search, **values} if isinstance(self.search, Mapping) and PAPER_UNITS not in self.search else values
 
-    def search_space(self, data: str) -> Space:
-        """Return the points to try on a data set."""
-        return Space(self.model, self.search_values(data))
+    def search_points(self, data: str) -> list[Recipe]:
+        """Return the recipes to try on a data set."""
+        return list_grid(self.model, self.search_grid(data))
+
+    def test_points(self, data: str) -> list[Recipe]:
+        """Return the recipes that are evaluated on the test split to compare with published figures; often none."""
+        return list_grid(self.model, self.as_published[data]) if data in self.as_published else []
 
 
 @dataclass(frozen=True)
@@ -274,6 +361,11 @@ class Curve:
         The model and its parameters.
     ranks
         The ranks to evaluate, if `along` is "rank".
+    search
+        Parameter → values to try at every rank on the validation split, beside those in `params`. The best point of each rank
+        is tested. If left out, nothing is tuned and the curve is one of the validation split.
+    name
+        The name in the legend; by default the model's.
     """
 
     data: str
@@ -281,11 +373,45 @@ class Curve:
     recipe: str
     params: Mapping[str, Any] = field(default_factory=dict)
     ranks: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
+    search: Mapping[str, Any] | None = None
+    name: str | None = None
 
     def build_recipe(self) -> Recipe:
         """Return the recipe with its parameters."""
         recipe: Recipe = MODELS.find(self.recipe)(**self.params)
         return recipe
+
+    def search_points(self, rank: int) -> list[Recipe]:
+        """Return the recipes to try at a rank."""
+        defaults = {name: [value] for name, value in self.build_recipe().params.items()}
+        return list_grid(MODELS.find(self.recipe), defaults | dict(self.search or {}) | {"rank": [rank]})
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, and whether it holds here: by a verdict with its evidence, or by a comparison of two models.
+
+    Parameters
+    ----------
+    says
+        What the paper says.
+    verdict, evidence
+        One of `VERDICTS`, and why. Figures in the evidence are filled in from the journal: {data: model, metric}.
+    better, than
+        In place of a verdict: two models of the table. The claim holds if the first is significantly better on every data set
+        on which both were measured.
+    """
+
+    says: str
+    verdict: str | None = None
+    evidence: str = ""
+    better: str | None = None
+    than: str | None = None
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """The models to compare; None for a claim with a verdict."""
+        return None if self.better is None or self.than is None else (self.better, self.than)
 
 
 @dataclass(frozen=True)
@@ -303,7 +429,7 @@ class Experiment:
     data, models, curves
         The data sets, the models, and curves by rank or epoch.
     claims
-        What the paper says and what was measured here, in sentences.
+        What the paper says, and whether it holds here.
     on
         "test", or "validation" where the published figures are from the validation split.
     """
@@ -315,7 +441,7 @@ class Experiment:
     data: tuple[ExperimentData, ...] = ()
     models: tuple[ModelEntry, ...] = ()
     curves: tuple[Curve, ...] = ()
-    claims: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
     on: str = "test"
 
     def __post_init__(self) -> None:
@@ -365,6 +491,7 @@ def parse_experiment(name: str, document: dict[str, Any]) -> Experiment:
         "data": tuple(parse_section(ExperimentData, {"name": key, **row}) for key, row in document.pop("data", {}).items()),
         "models": tuple(parse_section(ModelEntry, row) for row in document.pop("model", [])),
         "curves": tuple(parse_section(Curve, row) for row in document.pop("curve", [])),
+        "claims": tuple(parse_section(Claim, row) for row in document.pop("claim", [])),
     }
     experiment = parse_section(Experiment, {"name": name, **sections, **document})
     names = [data.name for data in experiment.data]
@@ -375,7 +502,10 @@ def parse_experiment(name: str, document: dict[str, Any]) -> Experiment:
                 raise InvalidInput(expected, f"{data_name} = {figures}", "Correct the file")
         if entry.recipe is not None:
             for data_name in filter(entry.covers, names):
-                entry.search_space(data_name)  # raises InvalidInput for parameters that the model does not have
+                entry.search_points(data_name)  # raises InvalidInput for parameters that the model does not have
+        _require_entry(experiment, entry)
+    for claim in experiment.claims:
+        _require_claim(claim, [entry.name for entry in experiment.models])
     for curve in experiment.curves:
         _require_curve(curve, names)
     for data in experiment.data:
@@ -392,11 +522,35 @@ def parse_section(cls: type[TomlSection], section: Mapping[str, Any]) -> TomlSec
     return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in section.items()})
 
 
+def _require_entry(experiment: Experiment, entry: ModelEntry) -> None:
+    names = [data.name for data in experiment.data]
+    for data_name in entry.as_published:
+        if data_name not in names or experiment.on != "test" or entry.recipe is None:
+            expected = "as_published for a model that is run and a data set of the file, in a table of test figures"
+            raise InvalidInput(expected, f"{entry.name} on {data_name}", "Correct the file")
+        entry.test_points(data_name)
+    if entry.refine is not None and (entry.refine not in REFINEMENTS or entry.recipe != "LRR"):
+        expected = f"a refinement of LRR among {', '.join(REFINEMENTS)}"
+        raise InvalidInput(expected, f"{entry.refine} of {entry.recipe}", "Correct the file")
+
+
+def _require_claim(claim: Claim, models: list[str]) -> None:
+    if (claim.verdict is None) == (claim.pair is None) or claim.verdict not in (None, *VERDICTS):
+        expected = f"a claim with a verdict ({', '.join(VERDICTS)}), or with two models: better and than"
+        raise InvalidInput(expected, claim.says, "Correct the file")
+    if claim.pair is not None and not set(claim.pair) <= set(models):
+        raise InvalidInput(f"two models of the table ({', '.join(models)})", " and ".join(claim.pair), "Correct the file")
+
+
 def _require_curve(curve: Curve, data_names: list[str]) -> None:
-    recipe_class = CURVE_RECIPES.get(curve.along)
-    if recipe_class is None or curve.data not in data_names or not isinstance(curve.build_recipe(), recipe_class):
+    recipe, recipe_class = curve.build_recipe(), CURVE_RECIPES.get(curve.along)
+    is_tuned = curve.search is not None
+    has_axis = "rank" in recipe.params if is_tuned else isinstance(recipe, recipe_class or Recipe)
+    if recipe_class is None or curve.data not in data_names or not has_axis or (is_tuned and curve.along != "rank"):
         expected = "a curve along the ranks of a low-rank model or the epochs of a trained one, on a data set of the file"
         raise InvalidInput(expected, f"{curve.along} of {curve.recipe} on {curve.data}", "Correct it")
+    if is_tuned:
+        curve.search_points(curve.ranks[0])
 
 
 def _require_split(data: ExperimentData) -> None:

@@ -12,7 +12,16 @@ from gramian.core.params import format_json_params
 from gramian.errors import InvalidInput, NotSupported
 from gramian.evaluation.comparison import SIGNIFICANCE
 from gramian.evaluation.report import Comparison
-from gramian.experiments.experiment import COSTS, EventsData, Experiment, ExperimentData, ModelEntry
+from gramian.experiments.claims import JudgedClaim, judge_claims
+from gramian.experiments.experiment import (
+    COSTS,
+    EventsData,
+    Experiment,
+    ExperimentData,
+    ModelEntry,
+    format_figure,
+    format_p_value,
+)
 from gramian.experiments.plots import require_matplotlib
 from gramian.experiments.report_pictures import Picture, PictureFolder, draw_pictures
 from gramian.experiments.runner import Benchmark, Cell, JournalRow
@@ -21,6 +30,11 @@ from gramian.io.journal import Journal
 from gramian.validation import format_install_advice
 
 REPORT_TEMPLATES = Path(__file__).with_name("templates")
+AS_PUBLISHED = "as published: selected on test, for comparison only"
+EXPLANATION_OF_AS_PUBLISHED = (
+    "Ours was chosen on a validation split. The columns “as published” show the best point of a grid on the test split, as the "
+    "authors' public code selects it; they are for comparison only."
+)
 GOOD_CHANGE = -0.01  # relative difference from a published figure that counts as reached
 
 
@@ -65,7 +79,7 @@ class ReportSection:
     has_other_programs: bool
     has_results: bool
     data: list[DataResults]
-    claims: tuple[str, ...]
+    claims: list[JudgedClaim]
 
 
 @dataclass(frozen=True)
@@ -170,9 +184,8 @@ def build_section(
     ordered = sorted(table.data, key=lambda data: all(cell.fit is None for cell in cells[data.name]))
     results = [build_results(benchmark, table, data, cells[data.name], searches, pictures) for data in ordered]
     others = any(cell.fit is not None and "by" in cell.fit for cell in all_cells)
-    return ReportSection(
-        table.name, table.title, find_command(table), others, has_results(benchmark, table), results, table.claims
-    )
+    claims = judge_claims(benchmark, table)
+    return ReportSection(table.name, table.title, find_command(table), others, has_results(benchmark, table), results, claims)
 
 
 def find_command(table: Experiment) -> str:
@@ -195,8 +208,10 @@ def build_results(
     """Collect what the page shows of one data set: published and measured figures, or measured ones with the best first."""
     missing = cells[0].missing if cells and all(cell.fit is None for cell in cells) else None
     if any(cell.published for cell in cells):
-        heads = [head for metric in table.metrics for head in (f"{metric}, published", "ours", "difference")]
-        fields = [published_fields(table, cell) for cell in cells]
+        is_shown = any(cell.best_on_test for cell in cells)
+        test_heads = [AS_PUBLISHED, "difference"] if is_shown else []
+        heads = [head for metric in table.metrics for head in (f"{metric}, published", "ours", "difference", *test_heads)]
+        fields = [published_fields(table, cell, is_shown) for cell in cells]
         about, winner = describe_published(cells), None
     else:
         ranked = rank_cells(benchmark, cells, table.choose)
@@ -245,7 +260,8 @@ def rank_cells(benchmark: Benchmark, cells: list[Cell], metric: str) -> RankedCe
 def describe_published(cells: list[Cell]) -> str:
     """Explain the columns of a table with published figures."""
     measured = [cell for cell in cells if cell.fit is not None]
-    return f"Published figures, ours, and the difference. {describe_figures(measured[0]) if measured else ''}".strip()
+    about = f"Published figures, ours, and the difference. {describe_figures(measured[0]) if measured else ''}".strip()
+    return f"{about} {EXPLANATION_OF_AS_PUBLISHED}" if any(cell.best_on_test for cell in cells) else about
 
 
 def describe_figures(cell: Cell) -> str:
@@ -259,16 +275,31 @@ def build_row(cell: Cell, figures: list[TableField], is_winner: bool) -> TableRo
     """Build a row: the model, its figures, and the cost and parameters of the fit."""
     fields = [*figures, TableField(cell.duration), TableField(cell.memory)]
     params = [] if cell.recipe is None else [cell.recipe["name"], ", ".join(format_json_params(cell.recipe))]
-    return TableRow(cell.model, is_winner, fields, ": ".join(filter(None, params)), cell.note)
+    note = ". ".join(filter(None, [cell.note, describe_test_point(cell)]))
+    return TableRow(cell.model, is_winner, fields, ": ".join(filter(None, params)), note)
 
 
-def published_fields(table: Experiment, cell: Cell) -> list[TableField]:
-    """Return the published figure, ours with its standard error, and the difference for each metric."""
+def describe_test_point(cell: Cell) -> str:
+    """Return the parameters that were selected on test, and among how many points; empty if none were."""
+    if cell.best_on_test is None:
+        return ""
+    params = ", ".join(format_json_params(cell.best_on_test["recipe"]))
+    return f"Selected on test among {cell.n_test_points}: {params}"
+
+
+def published_fields(table: Experiment, cell: Cell, is_test_shown: bool) -> list[TableField]:
+    """Return the published figure, ours with its standard error, and the difference for each metric.
+
+    If asked to, add the best figure of the points that were selected on test, and its difference.
+    """
     fields = []
     for printed, metric in table.metrics.items():
         theirs, ours = cell.published.get(printed), cell.measured(metric)
         difference = format_difference(theirs, ours, metric)
         fields += [TableField(format_figure(theirs, metric)), measured_field(cell, metric), difference]
+        if is_test_shown:
+            best = None if cell.best_on_test is None else cell.best_on_test["metrics"].get(metric)
+            fields += [TableField(format_figure(best, metric), "comparison"), format_difference(theirs, best, metric)]
     return fields
 
 
@@ -286,18 +317,6 @@ def measured_field(cell: Cell, metric: str) -> TableField:
     error = None if cell.fit is None else cell.fit["stderr"].get(metric)
     figure = format_figure(cell.measured(metric), metric)
     return TableField(figure if error is None else f"{figure} ± {format_figure(error, metric)}")
-
-
-def format_figure(value: float | None, metric: str) -> str:
-    """Format a metric with four decimals, a cost with three digits; empty if there is none."""
-    if value is None:
-        return ""
-    return f"{value:.3g}" if metric in COSTS else f"{value:.4f}"
-
-
-def format_p_value(p_value: float) -> str:
-    """Format a p-value with two digits; very small ones as a bound."""
-    return "< 0.0001" if p_value < 1e-4 else f"{p_value:.2g}"
 
 
 def format_difference(theirs: float | None, ours: float | None, metric: str) -> TableField:

@@ -84,14 +84,19 @@ def draw_pictures(
         yield from draw_costs(name, data, metric, fits, pictures)
         yield from draw_breakdowns(name, data, metric, fits, pictures)
     for along, x_label, log_base in (("rank", "rank", 2.0), ("epoch", "training time (seconds)", 10.0)):
-        curves = [r for r in benchmark.curves.values() if (r["table"], r["data"], r["along"]) == (table.name, data, along)]
-        if curves:
+        found = [r for r in benchmark.curves.values() if (r["table"], r["data"], r["along"]) == (table.name, data, along)]
+        for is_tuned in (False, True):
+            curves = [row for row in found if ("tuned" in row) == is_tuned]
+            if not curves:
+                continue
             points = {label_curve(row, curves): curve_points(row) for row in curves}
-            curve_metric = curves[0]["metric"]
-            plot = plot_lines(points, x_label, f"{curve_metric} on the validation split", log_base=log_base)
+            curve_metric, part = curves[0]["metric"], "test" if is_tuned else "validation"
+            plot = plot_lines(points, x_label, f"{curve_metric} on the {part} split", log_base=log_base)
             cost = "rank" if along == "rank" else "training time, a point for each epoch"
-            caption = f"{curve_metric} on the validation split of {data} by {cost}.{describe_error_bars(points)}"
-            yield pictures.add(f"{name}-{along}s", plot, caption)
+            caption = f"{curve_metric} on the {part} split of {data} by {cost}.{describe_error_bars(points)}"
+            if is_tuned:
+                caption += " At every rank, the other parameters were chosen on the validation split."
+            yield pictures.add(f"{name}-{'tuned-' if is_tuned else ''}{along}s", plot, caption)
     chosen = [cell.row["chosen"] for cell in cells if cell.row and cell.row.get("chosen")]
     for objective in dict.fromkeys(search["objective"] for search in chosen):
         yield from draw_search(name, [row for row in searches if row["objective"] == objective], pictures)
@@ -135,7 +140,9 @@ def curve_points(row: JournalRow) -> list[PlotPoint]:
 
 
 def label_curve(row: JournalRow, curves: list[JournalRow]) -> str:
-    """Return the name of a curve's model, with the parameters in which it differs from other curves of the same model."""
+    """Return the name of a curve, or of its model with the parameters in which it differs from others of the same model."""
+    if "name" in row:
+        return str(row["name"])
 
     def model_name(curve: JournalRow) -> str:
         recipe = curve["recipe"]

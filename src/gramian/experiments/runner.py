@@ -1,8 +1,12 @@
 """Run an experiment: choose parameters on the validation split, fit on the training part, test once.
 
 The journal has a row for every fit, with its metrics and cost; a row for every cell of a table, with the chosen recipe and the
-key of its fit; and a row for every curve. Results that it has are not computed again. Beside it are a journal of the searches
-and a folder with the metrics of each user, from which models are compared pairwise.
+key of its fit; a row for every curve; and a row for every pair of models that were compared, user by user. Results that it has
+are not computed again. Beside it are a journal of the searches and a folder with the metrics of each user.
+
+Figures that their authors selected on test are reproduced apart from all this, and only if `run` is asked to: the recipes of
+`as_published` are evaluated on the test split, a row each, and another row says which is the best of them. No cell is chosen by
+these rows.
 """
 
 from __future__ import annotations
@@ -13,13 +17,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from json import dumps
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gramian.core.epochs import EpochRecipe
+from gramian.core.ranking import USERS_PER_BLOCK, rank_scaled
 from gramian.core.recipe import Recipe
 from gramian.core.recommender import Recommender
+from gramian.core.registry import MODELS
 from gramian.core.scorer import SupportsFactors
 from gramian.data.split import Split
 from gramian.errors import DamagedFile, Inaccurate, InvalidInput, MissingFile, NotEnoughMemory, NotSupported
@@ -27,7 +35,15 @@ from gramian.evaluation.breakdown import by_activity, by_popularity
 from gramian.evaluation.metrics import largest_cutoff, parse_metrics
 from gramian.evaluation.report import Comparison, Report
 from gramian.evaluation.task import RankingTask
-from gramian.experiments.experiment import Curve, Experiment, ExperimentData, ModelEntry, SplitPair
+from gramian.experiments.experiment import (
+    PAPER_UNITS,
+    REFINEMENTS,
+    Curve,
+    Experiment,
+    ExperimentData,
+    ModelEntry,
+    SplitPair,
+)
 from gramian.experiments.trial import MeasuredCost, warm_up
 from gramian.gradient.gradient_recipe import GradientRecipe
 from gramian.io.checkpoints import clear_checkpoints
@@ -36,9 +52,11 @@ from gramian.io.journal import Journal, damaged_line
 from gramian.linalg.memory import format_bytes
 from gramian.linalg.resumable import clear_scratch
 from gramian.models.full_rank import LinearAutoencoder
+from gramian.models.shrinkage import LRR
 from gramian.progress import format_duration
 from gramian.tuning.rank_path import rank_path
-from gramian.tuning.search import score_together, tune
+from gramian.tuning.search import score_together, search_recipes, tune
+from gramian.tuning.shared_fits import SharedFit, SharedFits
 
 MODEL_ERRORS = (InvalidInput, NotSupported, NotEnoughMemory, Inaccurate)  # fail one model, and the others still run
 PROVENANCE_KEYS = {"time", "revision", "versions", "machine"}  # of every row
@@ -46,7 +64,12 @@ REQUIRED_KEYS = {  # of each kind of row
     "fit": {"key", "data", "recipe", "metrics", "stderr", "seconds", "peak_bytes"},
     "cell": {"table", "data", "model", "split"},
     "curve": {"table", "data", "key", "along", "metric", "recipe", "points"},
+    "point": {"key", "data", "recipe", "metrics", "stderr"},  # a recipe on the test split, without its cost
+    "as_published": {"table", "data", "model", "split", "point", "recipe", "points"},
+    "comparison": {"data", "fits", "metric", "difference", "stderr", "p_value"},
 }
+OTHER_PARAMETERS = "with other parameters than the table asks for"  # notes of fits that the table's own search did not choose
+OTHER_SEARCH = "chosen by another search than the table's"
 BREAKDOWN_CUTOFF = 20  # length of the lists that are broken down by popularity
 
 JournalRow = Mapping[str, Any]
@@ -80,6 +103,11 @@ class Cell:
         Why there is no fit, or what is special about it; may be empty.
     missing
         Why the data is not on this machine and how to get it; None if it is here.
+    best_on_test
+        The journal's row of the point that was selected on test among those of `as_published`; None if there is none. It is for
+        comparison with published figures only.
+    n_test_points
+        Among how many points it was selected.
     """
 
     data: str
@@ -89,6 +117,8 @@ class Cell:
     row: JournalRow | None = None
     note: str = ""
     missing: str | None = None
+    best_on_test: JournalRow | None = None
+    n_test_points: int = 0
 
     def measured(self, metric: str) -> float | None:
         """Return the measured figure of a metric or cost, by its name in this library; None if there is none."""
@@ -101,6 +131,11 @@ class Cell:
         if metric == "GB":
             return None if self.fit["peak_bytes"] is None else self.fit["peak_bytes"] / 1e9
         return self.fit["metrics"].get(metric)
+
+    @property
+    def is_own_choice(self) -> bool:
+        """Whether there is a fit, and the table's own search chose it in this library."""
+        return self.fit is not None and "by" not in self.fit and self.note not in (OTHER_PARAMETERS, OTHER_SEARCH)
 
     @property
     def recipe(self) -> Mapping[str, Any] | None:
@@ -135,6 +170,9 @@ class Benchmark:
         self.fits: dict[str, JournalRow] = {}  # by key
         self.cells: dict[tuple[str, str, str], JournalRow] = {}  # by table, data and model; of the latest split of the data
         self.curves: dict[tuple[str, str], JournalRow] = {}  # by table and key
+        self.points: dict[str, JournalRow] = {}  # by the key of a fit
+        self.selected_on_test: dict[tuple[str, str, str], JournalRow] = {}  # by table, data and model
+        self.comparisons: dict[tuple[str, str, str], JournalRow] = {}  # by the keys of two fits, and metric
         for number, row in enumerate(self.journal.rows, start=1):
             if not PROVENANCE_KEYS | REQUIRED_KEYS.get(row["kind"], {"no such kind"}) <= set(row):
                 raise damaged_line(path, number, str(row).encode())
@@ -145,6 +183,12 @@ class Benchmark:
             self.fits[row["key"]] = row
         elif row["kind"] == "curve":
             self.curves[row["table"], row["key"]] = row
+        elif row["kind"] == "point":
+            self.points[row["key"]] = row
+        elif row["kind"] == "as_published":
+            self.selected_on_test[row["table"], row["data"], row["model"]] = row
+        elif row["kind"] == "comparison":
+            self.comparisons[*row["fits"], row["metric"]] = row
         else:
             table_data = row["table"], row["data"]
             self.cells = {
@@ -161,8 +205,16 @@ class Benchmark:
         """The journal of the searches."""
         return self._sibling(".search.jsonl")
 
-    def run(self, experiment: Experiment) -> list[Cell]:
-        """Fill every cell and compute every curve whose data is on this machine, and return all cells."""
+    def run(self, experiment: Experiment, *, as_published: bool = False) -> list[Cell]:
+        """Fill every cell and compute every curve whose data is on this machine, and return all cells.
+
+        Parameters
+        ----------
+        experiment
+            The experiment.
+        as_published
+            Whether to evaluate the grids of `as_published` on the test split too, after everything else.
+        """
         for data in experiment.data:
             entries = [entry for entry in experiment.models if entry.recipe and entry.covers(data.name)]
             curves = [curve for curve in experiment.curves if curve.data == data.name]
@@ -178,8 +230,11 @@ class Benchmark:
             self._search_linear_autoencoders(entries, data, pair, experiment.choose)
             for entry in entries:
                 self._fill_cell(experiment, data, entry, pair)
+            self._compare_models(experiment, data)
             for curve in curves:
-                self._compute_curve(experiment, curve, pair.search)
+                self._compute_curve(experiment, curve, data, pair)
+            if as_published:
+                self._select_on_test(experiment, data, entries, pair.test)
         return self.cells_of(experiment)
 
     def cells_of(self, experiment: Experiment) -> list[Cell]:
@@ -198,7 +253,13 @@ class Benchmark:
                     note = row.get("failed", "its fit is not in the journal")
                 else:
                     note = ("data missing" if missing else "not run") if entry.recipe else "published only"
-                cells.append(Cell(data.name, entry.name, published, fit, row, note, missing))
+                selected = self.selected_on_test.get((experiment.name, data.name, entry.name))
+                is_current = selected is not None and (row is None or selected["split"] == row["split"])
+                point = self._tested_point(selected["point"]) if selected is not None and is_current else None
+                if selected is not None and point is not None:
+                    point = {**point, "recipe": selected["recipe"]}  # by the name of this table
+                n_points = 0 if selected is None else selected["points"]
+                cells.append(Cell(data.name, entry.name, published, fit, row, note, missing, point, n_points))
         return cells
 
     def _search_linear_autoencoders(
@@ -206,7 +267,7 @@ class Benchmark:
     ) -> None:
         """Search the linear autoencoders together first, since different models share the same matrix inverses."""
         linear = [entry for entry in entries if issubclass(entry.model, LinearAutoencoder)]
-        grids = [grid for entry in linear if len(grid := entry.search_space(data.name).grid()) > 1]
+        grids = [grid for entry in linear if len(grid := entry.search_points(data.name)) > 1]
         if len(grids) > 1:
             self.log(f"{data.name}: searching linear autoencoders, {pair.search.train.n_items:,} items")
             with self._summarized_warnings(data), suppress(*MODEL_ERRORS):  # reported when each model is searched
@@ -231,30 +292,46 @@ class Benchmark:
             "model": entry.name,
             "split": split.fingerprint,
         }
+        recorded = self.cells.get((experiment.name, data.name, entry.name), {})
         try:
             recipe, search = self._choose_recipe(entry, data, pair.search, experiment.choose)
+            if entry.refine is not None:
+                recipe, search = self._refine_recipe(entry, recipe, search, pair.search, recorded)
             fit = self.fit_and_test(recipe, data, split, experiment.evaluated_metrics)
             row |= {"fit": fit["key"], "recipe": recipe.to_json(), "chosen": search}
         except MODEL_ERRORS as error:
             self.log(f"{data.name}: {entry.name} failed: {error}")
             row |= {"failed": str(error)}
-        recorded = self.cells.get((experiment.name, data.name, entry.name), {})
-        if any(recorded.get(key) != value for key, value in row.items()):
+        if any(recorded.get(key) != value for key, value in loads(dumps(row)).items()):  # JSON has no tuples
             self._index(self.journal.add(row))
 
     def _choose_recipe(
         self, entry: ModelEntry, data: ExperimentData, split: Split, metric: str
     ) -> tuple[Recipe, dict[str, Any] | None]:
         """Return the best recipe on the validation split and facts about the search, which are None for a single point."""
-        points = entry.search_space(data.name).grid()
+        points, grid = entry.search_points(data.name), entry.search_grid(data.name)
         if len(points) == 1:
             return points[0], None
         self.log(f"{data.name}: searching {entry.name}, {len(points):,} points, {split.train.n_items:,} items")
         with self._summarized_warnings(data):
-            values = entry.search_values(data.name)
-            search = tune(entry.model, split, values, metric, extend=False, journal=self.search_path)
+            if grid is None or (isinstance(grid, Mapping) and PAPER_UNITS not in grid):
+                search = tune(entry.model, split, grid, metric, extend=False, journal=self.search_path)
+            else:
+                search = search_recipes(points, split, metric, self.search_path)
         facts = {"objective": search.objective, "metric": metric, "value": search.value, "points": len(points)}
         return search.recipe, facts | {"items": split.train.n_items}
+
+    def _refine_recipe(
+        self, entry: ModelEntry, recipe: Recipe, search: dict[str, Any] | None, split: Split, recorded: JournalRow
+    ) -> tuple[Recipe, dict[str, Any]]:
+        """Return what the entry's refinement makes of the best recipe, from the journal if it is there, and facts about it."""
+        assert entry.refine is not None
+        facts = (search or {}) | {"refined": entry.refine, "best": recipe.to_json()}
+        if recorded.get("chosen") == facts and "recipe" in recorded:
+            known: Recipe = MODELS.find(recorded["recipe"]["name"])(**recorded["recipe"]["params"])
+            return known, facts
+        assert isinstance(recipe, LRR)
+        return REFINEMENTS[entry.refine](recipe, split), facts
 
     def fit_and_test(self, recipe: Recipe, data: ExperimentData, split: Split, metrics: list[str]) -> JournalRow:
         """Return the row of a fit with these metrics: from the journal if it is there, else by fitting and testing."""
@@ -342,36 +419,144 @@ class Benchmark:
         if not fits:
             return {}
         best = max(fits, key=lambda model: fits[model]["metrics"][metric])
-        reports = {model: self.load_report(fit["key"]) for model, fit in fits.items()}
-        best_report = reports.pop(best)
-        if best_report is None:
-            return {}
-        return {model: report.compare(best_report, metric) for model, report in reports.items() if report is not None}
+        others = {model: self.compare(fit, fits[best], metric) for model, fit in fits.items() if model != best}
+        return {model: comparison for model, comparison in others.items() if comparison is not None}
 
-    def _compute_curve(self, experiment: Experiment, curve: Curve, split: Split) -> None:
-        """Compute the points of a curve on the validation split, unless the journal has them."""
+    def compare(self, fit: JournalRow, other: JournalRow, metric: str) -> Comparison | None:
+        """Return the paired difference of one fit from another: from the metrics of each user, or else from the journal."""
+        reports = self.load_report(fit["key"]), self.load_report(other["key"])
+        if reports[0] is not None and reports[1] is not None:
+            return reports[0].compare(reports[1], metric)
+        row = self.comparisons.get((fit["key"], other["key"], metric))
+        if row is None:
+            return None
+        p_value = float("nan") if row["p_value"] is None else row["p_value"]
+        return Comparison(metric, row["difference"], row["stderr"], p_value)
+
+    def _compare_models(self, experiment: Experiment, data: ExperimentData) -> None:
+        """Record the paired differences of every model from the best, and of the pairs that claims name."""
+        metric = experiment.choose
+        cells = [cell for cell in self.cells_of(experiment) if cell.data == data.name]
+        fits = {cell.model: cell.fit for cell in cells if cell.fit is not None and metric in cell.fit["metrics"]}
+        if not fits:
+            return
+        best = max(fits, key=lambda model: fits[model]["metrics"][metric])
+        pairs = [(model, best) for model in fits] + [claim.pair for claim in experiment.claims if claim.pair is not None]
+        for model, other in pairs:
+            if model not in fits or other not in fits or fits[model]["key"] == fits[other]["key"]:
+                continue
+            keys = [fits[model]["key"], fits[other]["key"]]
+            comparison = None if (*keys, metric) in self.comparisons else self.compare(fits[model], fits[other], metric)
+            if comparison is not None:
+                p_value = None if comparison.p_value != comparison.p_value else comparison.p_value  # NaN is not JSON
+                row: dict[str, Any] = {"kind": "comparison", "data": data.name, "fits": keys, "metric": metric}
+                row |= {"difference": comparison.difference, "stderr": comparison.stderr, "p_value": p_value}
+                self._index(self.journal.add(row))
+
+    def _tested_point(self, key: str) -> JournalRow | None:
+        """Return the row of a recipe on the test split, from a point or a fit."""
+        return self.points.get(key) or self.fits.get(key)
+
+    def _test_points(self, recipes: Sequence[Recipe], data: ExperimentData, split: Split, metrics: list[str]) -> None:
+        """Evaluate recipes on the test split, those that share a fit together, unless the journal has them."""
+        pending = {}
+        for recipe in recipes:
+            row = self._tested_point(fit_key(split, recipe))
+            if row is None or not set(metrics) <= set(row["metrics"]):
+                recipe.require_binary(split.train.is_binary)
+                pending[fit_key(split, recipe)] = recipe.canonical()
+        if not pending:
+            return
+        self.log(f"{data.name}: testing {len(pending):,} points, {split.train.n_items:,} items")
+        parsed, task = parse_metrics(metrics), RankingTask.of(split.held_out, split.train.catalog)
+        for shared in SharedFits(split.train, np.float32, len(task.users)).fit(list(pending.values())):
+            for recipe, columns in zip(shared.recipes, rank_shared(shared, task, largest_cutoff(parsed)), strict=True):
+                report = task.report(columns, parsed)
+                row = {"kind": "point", "key": fit_key(split, recipe), "data": data.name, "split": split.fingerprint}
+                row |= {"recipe": recipe.to_json(), "users": len(report.users), "metrics": report.mean}
+                row["stderr"] = {name: error for name, error in report.stderr.items() if error == error}
+                self._index(self.journal.add(row))
+
+    def _select_on_test(self, experiment: Experiment, data: ExperimentData, entries: list[ModelEntry], split: Split) -> None:
+        """Evaluate the grids of `as_published` on the test split, and record the best point of each model."""
+        grids = {entry.name: entry.test_points(data.name) for entry in entries}
+        with self._summarized_warnings(data):
+            recipes = [recipe for grid in grids.values() for recipe in grid]
+            self._test_points(recipes, data, split, experiment.evaluated_metrics)
+        for model, grid in grids.items():
+            tested = [(recipe, point) for recipe in grid if (point := self._tested_point(fit_key(split, recipe)))]
+            if not tested:
+                continue
+            recipe, point = max(tested, key=lambda pair: pair[1]["metrics"][experiment.choose])
+            row: dict[str, Any] = {"kind": "as_published", "selected_on": "test", "table": experiment.name, "data": data.name}
+            row |= {"model": model, "split": split.fingerprint, "point": point["key"], "recipe": recipe.to_json()}
+            row["points"] = len(tested)
+            recorded = self.selected_on_test.get((experiment.name, data.name, model), {})
+            if any(recorded.get(key) != value for key, value in row.items()):
+                self._index(self.journal.add(row))
+
+    def _compute_curve(self, experiment: Experiment, curve: Curve, data: ExperimentData, pair: SplitPair) -> None:
+        """Compute the points of a curve, unless the journal has them."""
         recipe, metric = curve.build_recipe(), experiment.choose
-        key = short_hash(f"{fit_key(split, recipe)} {metric} {list(curve.ranks) if curve.along == 'rank' else 'epochs'}")
+        axis = (
+            [*curve.ranks, *([dict(curve.search)] if curve.search is not None else [])] if curve.along == "rank" else "epochs"
+        )
+        key = short_hash(f"{fit_key(pair.search, recipe)} {metric} {axis}")
         if (experiment.name, key) in self.curves:
             return
         self.log(f"{curve.data}: {recipe} by {curve.along}")
         try:
-            if curve.along == "rank":
-                points = compute_rank_curve(recipe, curve.ranks, split, metric)
+            if curve.search is not None:
+                points = self._tune_by_rank(curve, data, pair, metric)
+            elif curve.along == "rank":
+                points = compute_rank_curve(recipe, curve.ranks, pair.search, metric)
             else:
-                points = compute_epoch_curve(recipe, split, metric)
+                points = compute_epoch_curve(recipe, pair.search, metric)
         except MODEL_ERRORS as error:
             self.log(f"{curve.data}: {recipe} by {curve.along} failed: {error}")
             return
-        row = {"kind": "curve", "key": key, "table": experiment.name, "data": curve.data, "along": curve.along}
-        self._index(self.journal.add(row | {"metric": metric, "recipe": recipe.to_json(), "points": points}))
+        row: dict[str, Any] = {"kind": "curve", "key": key, "table": experiment.name, "data": curve.data}
+        row |= {"along": curve.along, "metric": metric, "recipe": recipe.to_json(), "points": points}
+        if curve.search is not None:
+            row |= {"tuned": True, "name": curve.name or curve.recipe}
+        self._index(self.journal.add(row))
+
+    def _tune_by_rank(self, curve: Curve, data: ExperimentData, pair: SplitPair, metric: str) -> list[dict[str, Any]]:
+        """Choose the parameters of each rank on the validation split, and return the test figure of each rank."""
+        grids = {rank: curve.search_points(rank) for rank in curve.ranks}
+        chosen: dict[int, Recipe] = {}
+        with self._summarized_warnings(data):
+            together = [recipe for grid in grids.values() for recipe in grid]
+            score_together(together, pair.search, metric, self.search_path)  # ranks share a decomposition
+            for rank, grid in grids.items():
+                chosen[rank] = search_recipes(grid, pair.search, metric, self.search_path).recipe
+            self._test_points(list(chosen.values()), data, pair.test, [metric])
+        points = []
+        for rank, recipe in chosen.items():
+            point = self._tested_point(fit_key(pair.test, recipe))
+            if point is not None:
+                figures = {"value": point["metrics"][metric], "stderr": point["stderr"].get(metric)}
+                points.append({"at": rank, **figures, "recipe": recipe.to_json()})
+        return points
+
+
+def rank_shared(fit: SharedFit, task: RankingTask, k: int) -> np.ndarray:
+    """Return the lists of all users under each recipe of a shared fit: recipes × users × k columns."""
+    starts = range(0, len(task.users), USERS_PER_BLOCK)
+    blocks = (task.histories[start : start + USERS_PER_BLOCK] for start in starts)
+    k = min(k, len(task.catalog))
+    return np.concatenate([rank_scaled(fit.panels, task.catalog, block, k, fit.scales) for block in blocks]).swapaxes(0, 1)
 
 
 def describe_fit(entry: ModelEntry, data: str, row: JournalRow, fit: JournalRow) -> str:
     """Return what is special about the fit of a cell: other parameters than the table's, or another program."""
     notes = []
-    if entry.recipe is not None and all(recipe.to_json() != row.get("recipe") for recipe in entry.search_space(data).grid()):
-        notes.append("with other parameters than the table asks for")
+    points = [] if entry.recipe is None else entry.search_points(data)
+    chosen = row.get("chosen") or {}
+    if points and entry.refine is None and all(recipe.to_json() != row.get("recipe") for recipe in points):
+        notes.append(OTHER_PARAMETERS)
+    elif points and (chosen.get("points", 1) != len(points) or chosen.get("refined") != entry.refine):
+        notes.append(OTHER_SEARCH)
     if "by" in fit:
         notes.append(f"measured by {fit['by']}")
     return "; ".join(notes)

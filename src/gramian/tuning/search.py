@@ -230,6 +230,26 @@ def score_together(recipes: Sequence[Recipe], split: Split, metric: str, journal
     search.evaluate(recipes)
 
 
+def search_recipes(recipes: Sequence[Recipe], split: Split, metric: str, journal: str | Path) -> Search:
+    """Search a list of recipes of one model on a validation split.
+
+    Parameters
+    ----------
+    recipes
+        The points, which need not be the combinations of lists of values: `tune` is for those.
+    split, metric, journal
+        As in `tune`.
+
+    Returns
+    -------
+    Search
+    """
+    warn_if_test_users(split)
+    search = RunningSearch(SplitObjective(split, metric), journal, np.float32)
+    search.evaluate(recipes)
+    return search.result(recipes)
+
+
 def params_as_text(recipe: Recipe) -> dict[str, Any]:
     """Return the parameters of a recipe, with nested ones as specs."""
     return {name: str(value) if isinstance(value, Configurable) else value for name, value in recipe.params.items()}

@@ -43,13 +43,13 @@ def load(name: str, *, min_value: float | None = None, weights: bool = False, we
     Returns
     -------
     Interactions
-        A data set published as train and test files comes as one; `gr.split.published(name)` keeps the two apart.
+        A data set published in parts comes as one; `gr.split.published(name)` keeps the parts apart.
     """
     dataset, folder = find_dataset(name)
     if dataset.value is None and (weights or min_value is not None):
         raise InvalidInput("a data set that has values", name, "Leave min_value and weights out")
     events = Interactions.of(
-        pl.concat(_read_tables(name, dataset, folder).values()),
+        pl.concat(_read_tables(name, dataset, folder).values(), how="vertical_relaxed"),
         user="user_id",
         item="item_id",
         value=dataset.value if weights else None,
@@ -65,14 +65,16 @@ def load(name: str, *, min_value: float | None = None, weights: bool = False, we
     return named.with_tags(tags) if tags else named
 
 
-def load_published(name: str) -> tuple[Interactions, Interactions]:
-    """Return the published train and test parts of the data set `name`."""
+def load_published(name: str) -> dict[str, Interactions]:
+    """Return the published parts of a data set, by the stems of their files.
+
+    These are train and test, or train and the fold_in and target of users who are held out for validation and for test.
+    """
     dataset, folder = find_dataset(name)
     if not dataset.is_split:
         split = [n for n, d in DATASETS.items() if d.is_split]
         raise InvalidInput(f"a data set published as train and test ({', '.join(split)})", name, "Split it yourself")
-    tables = _read_tables(name, dataset, folder)
-    return Interactions.of(tables["train"]), Interactions.of(tables["test"])
+    return {stem: Interactions.of(table) for stem, table in _read_tables(name, dataset, folder).items()}
 
 
 def find_dataset(name: str) -> tuple[Dataset, Path]:
@@ -96,7 +98,7 @@ def find_dataset(name: str) -> tuple[Dataset, Path]:
 def _read_tables(name: str, dataset: Dataset, folder: Path) -> dict[str, pl.DataFrame]:
     """Read the event tables by stem and verify their checksums and the published statistics."""
     tables = {stem: _read_table(folder, stem, checksum) for stem, checksum in dataset.files.items()}
-    events = pl.concat(tables.values())
+    events = pl.concat(tables.values(), how="vertical_relaxed")  # the width of ids may differ
     actual = (events["user_id"].n_unique(), events["item_id"].n_unique(), len(events))
     published = (dataset.n_users, dataset.n_items, dataset.n_interactions)
     if actual != published:

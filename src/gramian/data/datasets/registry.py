@@ -28,6 +28,7 @@ class Dataset:
 
 GROUPLENS = "files.grouplens.org/datasets"
 LIGHTGCN = "the data folder of the repository gusye1234/LightGCN-PyTorch on GitHub"
+STRONG = "the repository jaewan7599/RDLAE_SIGIR2023 on GitHub"
 AMAZON = "the Amazon review data of Julian McAuley's group, "
 
 DATASETS = {
@@ -71,6 +72,32 @@ DATASETS = {
         LIGHTGCN,
         "see the source",
         {"train": "8cf6f172e4a70993", "test": "031cde78a1a29bca"},
+        31_668, 38_048, 1_561_406,
+    ),
+    "gowalla-strong": Dataset(
+        "Gowalla check-ins, the LightGCN interactions in the strong split of Moon et al. (2023)",
+        STRONG,
+        "see the source",
+        {
+            "train": "6952a7a560f3160c",
+            "validation_fold_in": "98007ef11391349f",
+            "validation_target": "dedb015ba14729bc",
+            "test_fold_in": "0a6df64b1c970639",
+            "test_target": "1c7eb49232e0d0bb",
+        },
+        29_858, 40_981, 1_027_370,
+    ),
+    "yelp2018-strong": Dataset(
+        "Yelp 2018, the LightGCN interactions in the strong split of Moon et al. (2023)",
+        STRONG,
+        "see the source",
+        {
+            "train": "858c6048b9a37e2c",
+            "validation_fold_in": "80e9a9c77dccbee9",
+            "validation_target": "1ef0fa1b1912410a",
+            "test_fold_in": "b26b3a0f566e7158",
+            "test_target": "988aea545473fbe9",
+        },
         31_668, 38_048, 1_561_406,
     ),
     "amazon-cds-m1": Dataset(

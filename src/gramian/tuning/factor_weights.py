@@ -1,0 +1,102 @@
+"""One penalty for each factor of low-rank ridge regression, learned from held-out items (Jin et al. 2021).
+
+With the right singular vectors V and singular values σ of X, `LRR` with penalties λ scores a history x by
+
+    x · V diag(f) Vᵀ,    f = σ² / (σ² + λ).
+
+For a held-out item i of the user and any other item j, the pairwise loss log(1 + exp(−t·(score_i − score_j))) is that of a
+logistic regression on the features (xV) ∘ (V_i − V_j), with the weights t·f. It is convex in f, and λ = σ²(1/f − 1). Penalties
+stay within a factor of the single l2 they start from, so that the search is one for nearby models.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import minimize
+
+from gramian.data.interactions import Interactions
+from gramian.data.split import Split
+from gramian.errors import InvalidInput
+from gramian.evaluation.task import RankingTask
+from gramian.linalg.product import multiply_sparse
+from gramian.linalg.sparse import row_of_entry
+from gramian.models.shrinkage import LRR, VLAE
+from gramian.models.spectral import right_singular_vectors
+
+MAX_RATIO = 10.0  # of a penalty to the single l2 that the search starts from, and its inverse
+MAX_PAIRS = 50_000  # held-out items that the loss is summed over; n × rank features are in memory
+MIN_SINGULAR_VALUE = 1e-6  # relative to the largest: smaller ones are rounding error
+
+
+def search_factor_weights(recipe: LRR, split: Split, seed: int = 0) -> LRR:
+    """Return LRR with one l2 for each factor, learned from the targets of a validation split.
+
+    Parameters
+    ----------
+    recipe
+        LRR with a single l2.
+    split
+        The validation split: its training part gives the factors, its held-out items the loss.
+    seed
+        Seed of the items that targets are compared with.
+
+    Returns
+    -------
+    LRR
+        With penalties between a tenth and ten times the l2 of the recipe.
+    """
+    if isinstance(recipe.l2, tuple) or recipe.l2 <= 0:
+        raise InvalidInput("LRR with a single l2 above 0", str(recipe), "Search a single l2 first")
+    sigma, vectors = singular_pairs(split.train, recipe.rank)
+    features = pair_features(split, vectors, seed)
+    low, high = (sigma**2 / (sigma**2 + recipe.l2 * ratio) for ratio in (MAX_RATIO, 1 / MAX_RATIO))
+    start = sigma**2 / (sigma**2 + recipe.l2)
+    scale = 1 / max(float(np.std(features @ start.astype(features.dtype))), 1e-12)  # t: differences of scores of about 1
+    found = minimize(
+        lambda f: pairwise_loss(features, f, scale), start, jac=True, method="L-BFGS-B", bounds=np.stack([low, high], axis=1)
+    )
+    penalties = sigma**2 * (1 / np.clip(found.x, low, high) - 1)
+    return LRR(recipe.rank, tuple(float(penalty) for penalty in penalties))
+
+
+def sort_factor_weights(recipe: LRR, train: Interactions) -> VLAE:
+    """Return VLAE with the weights that shrink as these penalties do (landscape paper, 2022, Proposition 1), but sorted.
+
+    A weight λ gives (σ − λ)/σ = σ²/(σ² + l2) where λ = σ·l2/(σ² + l2). A nuclear norm gives the smallest weight to the largest
+    singular value, whatever their order was.
+    """
+    sigma, _ = singular_pairs(train, recipe.rank)
+    l2 = np.broadcast_to(recipe.l2, sigma.shape)
+    return VLAE(recipe.rank, tuple(float(weight) for weight in sigma * l2 / (sigma**2 + l2)))
+
+
+def singular_pairs(train: Interactions, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the top singular values and right singular vectors of X."""
+    pairs = right_singular_vectors(train, rank, np.float32)
+    sigma = np.sqrt(np.maximum(pairs.values, 0).astype(np.float64))
+    return np.maximum(sigma, MIN_SINGULAR_VALUE * sigma[0]), pairs.vectors
+
+
+def pair_features(split: Split, vectors: np.ndarray, seed: int) -> np.ndarray:
+    """Return (xV) ∘ (V_i − V_j) for held-out items i, each with a random item j that the user has not touched."""
+    task, rng = RankingTask.of(split.held_out, split.train.catalog), np.random.default_rng(seed)
+    users, targets = row_of_entry(task.targets), task.targets.indices
+    if len(users) > MAX_PAIRS:
+        chosen = np.sort(rng.choice(len(users), MAX_PAIRS, replace=False))
+        users, targets = users[chosen], targets[chosen]
+    others = rng.integers(0, task.targets.shape[1], len(users))
+    touched = (task.histories + task.targets).astype(np.bool_).tocsr()
+    is_untouched = ~np.asarray(touched[users, others]).ravel()
+    users, targets, others = users[is_untouched], targets[is_untouched], others[is_untouched]
+    profiles = multiply_sparse(task.histories, vectors)
+    features: np.ndarray = vectors[targets] - vectors[others]
+    features *= profiles[users]
+    return features
+
+
+def pairwise_loss(features: np.ndarray, f: np.ndarray, scale: float) -> tuple[float, np.ndarray]:
+    """Return the mean of log(1 + exp(−scale·(features · f))) and its gradient."""
+    margins = scale * (features @ f.astype(features.dtype)).astype(np.float64)
+    loss = np.logaddexp(0, -margins).mean()
+    weights = -scale / (1 + np.exp(np.minimum(margins, 500))) / len(margins)
+    return float(loss), (features.T @ weights.astype(features.dtype)).astype(np.float64)

@@ -1,0 +1,80 @@
+"""One penalty for each factor: the loss is that of pairs of scores, the search lowers it, and a nuclear norm sorts it."""
+
+import numpy as np
+import pytest
+
+import gramian as gr
+from gramian.data.synthetic import clustered
+from gramian.tuning.factor_weights import (
+    MAX_RATIO,
+    pair_features,
+    pairwise_loss,
+    search_factor_weights,
+    singular_pairs,
+    sort_factor_weights,
+)
+
+SPLIT = gr.split.strong(clustered(400, 60, 8_000, n_tastes=5)).validation
+START = gr.LRR(rank=12, l2=50)
+
+
+def test_features_times_shrinkage_are_differences_of_scores():
+    sigma, vectors = singular_pairs(SPLIT.train, START.rank)
+    features = pair_features(SPLIT, vectors, seed=0)
+    scores = SPLIT.fold_in.reindex(SPLIT.fold_in.users, SPLIT.train.items).matrix @ START.fit(SPLIT.train).weights()
+    targets = SPLIT.target.reindex(SPLIT.fold_in.users, SPLIT.train.items).matrix.toarray() > 0
+    touched = targets | (SPLIT.fold_in.reindex(SPLIT.fold_in.users, SPLIT.train.items).matrix.toarray() > 0)
+    margins = features @ (sigma**2 / (sigma**2 + START.l2)).astype(np.float32)
+    possible = [
+        {round(float(x), 3) for x in (row[t][:, None] - row[~seen][None, :]).ravel()}
+        for row, t, seen in zip(scores, targets, touched, strict=True)
+    ]
+    everywhere = set.union(*possible)
+    near = {round(x + step * 0.001, 3) for x in everywhere for step in (-1, 0, 1)}
+    assert all(round(float(margin), 3) in near for margin in margins)
+    assert 0 < len(margins) <= SPLIT.target.n_interactions
+
+
+def test_the_gradient_is_that_of_the_loss():
+    features = np.random.default_rng(0).standard_normal((50, 4))
+    f = np.array([0.2, 0.5, 0.7, 0.9])
+    loss, gradient = pairwise_loss(features, f, 1.5)
+    assert loss == pytest.approx(np.mean([np.log(1 + np.exp(-1.5 * (row @ f))) for row in features]))
+    for i in range(4):
+        step = 1e-6 * np.eye(4)[i]
+        slope = (pairwise_loss(features, f + step, 1.5)[0] - pairwise_loss(features, f - step, 1.5)[0]) / 2e-6
+        assert gradient[i] == pytest.approx(slope, abs=1e-6)
+
+
+def test_the_search_lowers_the_loss_and_stays_nearby():
+    found = search_factor_weights(START, SPLIT)
+    assert found.rank == START.rank == len(found.l2)
+    assert all(START.l2 / MAX_RATIO * 0.999 <= l2 <= START.l2 * MAX_RATIO * 1.001 for l2 in found.l2)
+    sigma, vectors = singular_pairs(SPLIT.train, START.rank)
+    features = pair_features(SPLIT, vectors, seed=0)
+    before, after = (sigma**2 / (sigma**2 + np.asarray(l2)) for l2 in (START.l2, found.l2))
+    scale = 1 / np.std(features @ before)
+    assert pairwise_loss(features, after, scale)[0] < pairwise_loss(features, before, scale)[0]
+    assert len({round(l2, 3) for l2 in found.l2}) > 2
+
+
+def test_weights_that_are_sorted_already_give_the_same_model():
+    """Proposition 1: σ²/(σ² + l2) = (σ − λ)/σ at λ = σ·l2/(σ² + l2)."""
+    sigma, _ = singular_pairs(SPLIT.train, 8)
+    weights = np.linspace(0.5, 5, 8)  # the smallest for the largest σ
+    one_l2 = gr.LRR(8, tuple(sigma**2 * weights / (sigma - weights)))
+    sorted_weights = sort_factor_weights(one_l2, SPLIT.train)
+    assert sorted_weights.scale == pytest.approx(weights)
+    expected = one_l2.fit(SPLIT.train).weights()
+    np.testing.assert_allclose(sorted_weights.fit(SPLIT.train).weights(), expected, atol=1e-4)
+    reversed_l2 = gr.LRR(8, tuple(reversed(one_l2.l2)))
+    mapped = sort_factor_weights(reversed_l2, SPLIT.train)
+    assert list(mapped.scale) != sorted(mapped.scale)
+    assert not np.allclose(mapped.fit(SPLIT.train).weights(), reversed_l2.fit(SPLIT.train).weights(), atol=1e-3)
+
+
+def test_a_recipe_that_has_its_weights_already_is_refused(refused):
+    with refused(mentioning="a single l2"):
+        search_factor_weights(gr.LRR(2, (3.0, 4.0)), SPLIT)
+    with refused(mentioning="a single l2"):
+        search_factor_weights(gr.LRR(2, 0), SPLIT)
