@@ -11,8 +11,6 @@ from gramian.core.registry import SCORERS
 from gramian.io.folder import read_folder, write_folder
 from gramian.models.scorers import DenseWeights, LowRankWeights, ScorerSum
 
-RNG = np.random.default_rng(0)
-
 
 def scorers():
     """One scorer of each registered class, from the first model that is fitted to it."""
@@ -52,8 +50,9 @@ def test_facts_and_arrays_restore_it(examples):
 
 
 def test_a_sum_of_scorers_is_a_scorer(examples):
-    weights = RNG.random(EVENTS.n_items)
-    low_rank = LowRankWeights(RNG.standard_normal((60, 3)), RNG.standard_normal((60, 3)))
+    rng = np.random.default_rng(0)
+    weights = rng.random(EVENTS.n_items)
+    low_rank = LowRankWeights(rng.standard_normal((60, 3)), rng.standard_normal((60, 3)))
 
     def scores(scorer):
         return gr.Recommender(scorer, gr.EASE(), EVENTS.catalog).scores(EVENTS)

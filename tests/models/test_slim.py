@@ -7,8 +7,8 @@ import gramian as gr
 from gramian.data.synthetic import clustered
 from gramian.linalg import elastic_net
 
-RNG = np.random.default_rng(0)
-X = (RNG.random((200, 40)) < RNG.random(40) ** 1.5 * 0.6 + 0.05) * 1.0
+rng = np.random.default_rng(0)
+X = (rng.random((200, 40)) < rng.random(40) ** 1.5 * 0.6 + 0.05) * 1.0
 X[:, 7] = 0
 S = X.T @ X
 EVENTS = gr.Interactions.of(X)
