@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gramian as gr
-from contracts.samples import EVENTS, models, small
+from contracts.samples import EVENTS, fitted, models
 from gramian.core.registry import SCORERS
 from gramian.io.folder import read_folder, write_folder
 from gramian.models.scorers import DenseWeights, LowRankWeights, ScorerSum
@@ -16,7 +16,7 @@ def scorers():
     """One scorer of each registered class, from the first model that is fitted to it."""
     found = {}
     for model in models():
-        scorer = small(model).fit(EVENTS).scorer
+        scorer = fitted(model).scorer
         found.setdefault(scorer.name, scorer)
         for part in getattr(scorer, "scorers", ()):
             found.setdefault(part.name, part)

@@ -18,7 +18,9 @@ def naive(l1, l2, non_negative):
     n = len(S)
     w = np.zeros((n, n))
     for i in range(n):
-        for _ in range(500):
+        before = None
+        while before is None or np.abs(w[:, i] - before).max() > 1e-12:
+            before = w[:, i].copy()
             for j in set(range(n)) - {i}:
                 correlation = S[j, i] - S[j] @ w[:, i] + S[j, j] * w[j, i]
                 shrunk = max(correlation - l1, 0) if non_negative else np.sign(correlation) * max(abs(correlation) - l1, 0)
