@@ -9,7 +9,7 @@ demo: $(VENV)/installed
 	@$(BIN)/gramian demo
 
 test: $(VENV)/tested lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist worksteal --durations 15
 
 lint: $(VENV)/tested
 	$(BIN)/ruff check .

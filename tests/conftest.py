@@ -1,12 +1,23 @@
-"""Fixtures that several test files use."""
+"""Fixtures that several test files use, and one thread for each worker.
 
+pytest-xdist runs a worker on each core (`make test`). If each ran parallel kernels on all cores, the threads would wait for
+each other at every barrier: a fit of a toy matrix took six times the CPU time. So kernels and BLAS run on one thread here. A
+test of threads asks for two, by `limit_threads(2)`, `n_threads=2` or the fixture `two_threads`.
+"""
+
+import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
 
+# Set before Numba and OpenMP are loaded, and inherited by processes that tests start.
+os.environ |= {"NUMBA_NUM_THREADS": "2", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+
+import numba
 import polars as pl
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 import gramian as gr
 
@@ -15,6 +26,18 @@ LETTER = re.compile(r"expected .+; got .*\. [A-Z].+\.")  # one line: expected, g
 
 settings.register_profile("gramian", deadline=None)
 settings.load_profile("gramian")
+
+numba.set_num_threads(1)
+threadpool_limits(1)  # plugins of pytest may have loaded BLAS before
+
+
+@pytest.fixture
+def two_threads():
+    """Numba and BLAS on two threads, for tests of threads."""
+    numba.set_num_threads(2)
+    with threadpool_limits(2):
+        yield
+    numba.set_num_threads(1)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What the contract tests need of every registered model: small parameters and small data that suit all of them."""
 
 from dataclasses import replace
+from functools import cache
 
 import gramian as gr
 from gramian.core.params import Configurable
@@ -27,6 +28,12 @@ def shrink(part: Configurable) -> Configurable:
     changes = {name: limits[name] for name in limits if name in part.params}
     nested = {name: shrink(value) for name, value in part.params.items() if isinstance(value, Configurable)}
     return replace(part, **changes, **nested)
+
+
+@cache
+def fitted(model: type[Configurable]) -> gr.Recommender:
+    """The model fitted to the small data, once for all contract tests."""
+    return small(model).fit(EVENTS)
 
 
 def models() -> list[type[gr.Recommender]]:

@@ -9,20 +9,13 @@ import numpy as np
 import pytest
 
 import gramian as gr
-from contracts.samples import EVENTS, models, small
+from contracts.samples import EVENTS, fitted, models, small
 from gramian.core.epochs import EpochRecipe
 from gramian.core.params import describe_constraint, parse_spec
 from gramian.core.recipe import GramRecipe, Recipe
 from gramian.core.scorer import SupportsExplanations, SupportsFactors, SupportsSimilarity, SupportsWeights
 
 pytestmark = pytest.mark.parametrize("model", models(), ids=lambda model: model.__name__)
-_FITTED = {}
-
-
-def fitted(model):
-    if model not in _FITTED:
-        _FITTED[model] = small(model).fit(EVENTS)
-    return _FITTED[model]
 
 
 def test_the_class_ladder_is_short_and_its_steps_are_abstract(model):
@@ -80,6 +73,14 @@ def test_a_batch_has_the_lists_of_its_single_users(model):
         alone = fitted(model).recommend([user], k=5)
         assert alone.items[0] == together.items[place]
         np.testing.assert_allclose(alone.scores[0], together.scores[place], rtol=1e-4, atol=1e-5)
+
+
+def test_two_threads_give_the_model_and_the_lists_of_one(model):
+    """All other tests run on one thread, so this is the one that would see a race of a parallel kernel."""
+    one, two = fitted(model), small(model).fit(EVENTS, n_threads=2)
+    np.testing.assert_allclose(two.scores(EVENTS, n_threads=2), one.scores(EVENTS), rtol=1e-4, atol=1e-5)
+    users = EVENTS.users.tolist()
+    assert one.recommend(users, k=5, n_threads=2) == one.recommend(users, k=5)
 
 
 def test_a_history_has_the_list_of_its_user(model):

@@ -6,19 +6,17 @@ import numpy as np
 import pytest
 
 import gramian as gr
-from contracts.samples import EVENTS, models, small
+from contracts.samples import EVENTS, fitted, models
 from gramian.core.registry import SCORERS
 from gramian.io.folder import read_folder, write_folder
 from gramian.models.scorers import DenseWeights, LowRankWeights, ScorerSum
-
-RNG = np.random.default_rng(0)
 
 
 def scorers():
     """One scorer of each registered class, from the first model that is fitted to it."""
     found = {}
     for model in models():
-        scorer = small(model).fit(EVENTS).scorer
+        scorer = fitted(model).scorer
         found.setdefault(scorer.name, scorer)
         for part in getattr(scorer, "scorers", ()):
             found.setdefault(part.name, part)
@@ -52,8 +50,9 @@ def test_facts_and_arrays_restore_it(examples):
 
 
 def test_a_sum_of_scorers_is_a_scorer(examples):
-    weights = RNG.random(EVENTS.n_items)
-    low_rank = LowRankWeights(RNG.standard_normal((60, 3)), RNG.standard_normal((60, 3)))
+    rng = np.random.default_rng(0)
+    weights = rng.random(EVENTS.n_items)
+    low_rank = LowRankWeights(rng.standard_normal((60, 3)), rng.standard_normal((60, 3)))
 
     def scores(scorer):
         return gr.Recommender(scorer, gr.EASE(), EVENTS.catalog).scores(EVENTS)

@@ -71,9 +71,9 @@ from gramian.data.interactions import Interactions
 from gramian.data.split import Split
 from gramian.errors import DamagedFile, InvalidInput, MissingFile, UnknownId
 from gramian.evaluation.metrics import DEFAULT_METRICS, parse_metric, parse_metrics
-from gramian.models.shrinkage import LRR
+from gramian.models.shrinkage import LRR, VLAE
 from gramian.models.spectral import SpectralRecipe
-from gramian.tuning.factor_weights import search_factor_weights, sort_factor_weights
+from gramian.tuning.factor_weights import search_factor_weights
 from gramian.tuning.space import Space
 
 TomlSection = TypeVar("TomlSection")
@@ -91,7 +91,7 @@ CURVE_RECIPES: dict[str, type[Recipe]] = {"rank": SpectralRecipe, "epoch": Epoch
 PAPER_UNITS = "from_paper"  # the key of a grid, and the method of a recipe class, that take a paper's own parameters
 REFINEMENTS: dict[str, Callable[[LRR, Split], Recipe]] = {
     "one l2 per factor": search_factor_weights,
-    "one l2 per factor, sorted": lambda recipe, split: sort_factor_weights(search_factor_weights(recipe, split), split.train),
+    "one l2 per factor, sorted": lambda recipe, split: VLAE.from_lrr(search_factor_weights(recipe, split), split.train),
 }
 VERDICTS = ("holds", "does not hold", "cannot be tested here")
 

@@ -20,7 +20,7 @@ from gramian.errors import InvalidInput
 from gramian.evaluation.task import RankingTask
 from gramian.linalg.product import multiply_sparse
 from gramian.linalg.sparse import row_of_entry
-from gramian.models.shrinkage import LRR, VLAE
+from gramian.models.shrinkage import LRR
 from gramian.models.spectral import right_singular_vectors
 
 MAX_RATIO = 10.0  # of a penalty to the single l2 that the search starts from, and its inverse
@@ -57,17 +57,6 @@ def search_factor_weights(recipe: LRR, split: Split, seed: int = 0) -> LRR:
     )
     penalties = sigma**2 * (1 / np.clip(found.x, low, high) - 1)
     return LRR(recipe.rank, tuple(float(penalty) for penalty in penalties))
-
-
-def sort_factor_weights(recipe: LRR, train: Interactions) -> VLAE:
-    """Return VLAE with the weights that shrink as these penalties do (landscape paper, 2022, Proposition 1), but sorted.
-
-    A weight λ gives (σ − λ)/σ = σ²/(σ² + l2) where λ = σ·l2/(σ² + l2). A nuclear norm gives the smallest weight to the largest
-    singular value, whatever their order was.
-    """
-    sigma, _ = singular_pairs(train, recipe.rank)
-    l2 = np.broadcast_to(recipe.l2, sigma.shape)
-    return VLAE(recipe.rank, tuple(float(weight) for weight in sigma * l2 / (sigma**2 + l2)))
 
 
 def singular_pairs(train: Interactions, rank: int) -> tuple[np.ndarray, np.ndarray]:

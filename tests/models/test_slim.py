@@ -7,8 +7,8 @@ import gramian as gr
 from gramian.data.synthetic import clustered
 from gramian.linalg import elastic_net
 
-RNG = np.random.default_rng(0)
-X = (RNG.random((200, 40)) < RNG.random(40) ** 1.5 * 0.6 + 0.05) * 1.0
+rng = np.random.default_rng(0)
+X = (rng.random((200, 40)) < rng.random(40) ** 1.5 * 0.6 + 0.05) * 1.0
 X[:, 7] = 0
 S = X.T @ X
 EVENTS = gr.Interactions.of(X)
@@ -18,7 +18,9 @@ def naive(l1, l2, non_negative):
     n = len(S)
     w = np.zeros((n, n))
     for i in range(n):
-        for _ in range(500):
+        before = None
+        while before is None or np.abs(w[:, i] - before).max() > 1e-12:
+            before = w[:, i].copy()
             for j in set(range(n)) - {i}:
                 correlation = S[j, i] - S[j] @ w[:, i] + S[j, j] * w[j, i]
                 shrunk = max(correlation - l1, 0) if non_negative else np.sign(correlation) * max(abs(correlation) - l1, 0)

@@ -1,4 +1,4 @@
-"""One penalty for each factor: the loss is that of pairs of scores, the search lowers it, and a nuclear norm sorts it."""
+"""One penalty for each factor: the loss is that of pairs of scores, and the search lowers it."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from gramian.tuning.factor_weights import (
     pairwise_loss,
     search_factor_weights,
     singular_pairs,
-    sort_factor_weights,
 )
 
 SPLIT = gr.split.strong(clustered(400, 60, 8_000, n_tastes=5)).validation
@@ -56,21 +55,6 @@ def test_the_search_lowers_the_loss_and_stays_nearby():
     scale = 1 / np.std(features @ before)
     assert pairwise_loss(features, after, scale)[0] < pairwise_loss(features, before, scale)[0]
     assert len({round(l2, 3) for l2 in found.l2}) > 2
-
-
-def test_weights_that_are_sorted_already_give_the_same_model():
-    """Proposition 1: σ²/(σ² + l2) = (σ − λ)/σ at λ = σ·l2/(σ² + l2)."""
-    sigma, _ = singular_pairs(SPLIT.train, 8)
-    weights = np.linspace(0.5, 5, 8)  # the smallest for the largest σ
-    one_l2 = gr.LRR(8, tuple(sigma**2 * weights / (sigma - weights)))
-    sorted_weights = sort_factor_weights(one_l2, SPLIT.train)
-    assert sorted_weights.scale == pytest.approx(weights)
-    expected = one_l2.fit(SPLIT.train).weights()
-    np.testing.assert_allclose(sorted_weights.fit(SPLIT.train).weights(), expected, atol=1e-4)
-    reversed_l2 = gr.LRR(8, tuple(reversed(one_l2.l2)))
-    mapped = sort_factor_weights(reversed_l2, SPLIT.train)
-    assert list(mapped.scale) != sorted(mapped.scale)
-    assert not np.allclose(mapped.fit(SPLIT.train).weights(), reversed_l2.fit(SPLIT.train).weights(), atol=1e-3)
 
 
 def test_a_recipe_that_has_its_weights_already_is_refused(refused):

@@ -1,139 +1,20 @@
-"""Estimates, threads, and lists streamed to a file: what a machine is asked for, before and while it works."""
+"""Lists of many users streamed to a file, and what they are computed from."""
 
 import subprocess
 import sys
-import tracemalloc
 
 import numpy as np
 import polars as pl
 import pytest
-from numba import config, get_num_threads
-from threadpoolctl import threadpool_info, threadpool_limits
 
 import gramian as gr
 from gramian.core import scorer
 from gramian.data.synthetic import clustered
-from gramian.linalg import memory, symmetric, threads
-from gramian.linalg.resumable import SWEEP_FILE
+from gramian.linalg import symmetric
 from gramian.models.scorers import LowRankWeights
-from gramian.progress import format_duration
 
 EVENTS = clustered(200, 150, 3_000)
 RECIPE = gr.EDLAE(dropout=0.3, l2=10)
-
-
-def test_the_estimate_counts_bytes(monkeypatch):
-    monkeypatch.setattr("gramian.core.recipe.available_bytes", lambda: 10**9)
-    estimate = RECIPE.estimate(EVENTS)
-    assert estimate.peak_bytes == 4 * (150 * 150 + 150 * 150 + 6 * 150 * 150) + 8 * EVENTS.n_interactions
-    assert estimate.free_bytes == 10**9
-    assert estimate.fits
-    assert "fits" in str(estimate)
-    double = RECIPE.estimate(EVENTS, dtype="float64")
-    assert double.peak_bytes - 8 * EVENTS.n_interactions == 2 * (estimate.peak_bytes - 8 * EVENTS.n_interactions)
-
-
-def test_the_estimate_with_a_file_is_what_the_file_takes(tmp_path):
-    estimate = RECIPE.estimate(EVENTS, scratch=tmp_path / "not" / "yet")
-    assert not (tmp_path / "not").exists()
-    RECIPE.fit(EVENTS, scratch=tmp_path)
-    assert estimate.disk_bytes == (tmp_path / SWEEP_FILE).stat().st_size
-    assert estimate.peak_bytes == 4 * 6 * 150 * 150 + 8 * EVENTS.n_interactions
-    assert estimate.free_disk_bytes > estimate.disk_bytes
-
-
-def test_what_cannot_fit_is_refused_with_numbers_and_a_way_out(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda: 100_000)
-    monkeypatch.setattr("gramian.core.recipe.available_bytes", lambda: 100_000)
-    estimate = RECIPE.estimate(EVENTS)
-    assert not estimate.fits
-    assert "does not fit" in str(estimate)
-    with pytest.raises(gr.errors.NotEnoughMemory, match=r"100 kB free\. Keep fewer items .* keep the matrix in a file"):
-        RECIPE.fit(EVENTS)
-
-
-def test_a_fit_stays_within_its_estimate():
-    events = clustered(2_000, 1_500, 40_000)
-    RECIPE.fit(EVENTS)  # compile
-    expected = RECIPE.estimate(events).peak_bytes
-    tracemalloc.start()
-    RECIPE.fit(events)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert 0.9 * expected < peak < 1.1 * expected + 2**20
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(1e-5, "under 0.01 s"), (0.123, "0.12 s"), (9.4, "9.4 s"), (59.4, "59 s"), (59.7, "1 min 0 s"), (7_260, "2 h 1 min")],
-)
-def test_durations_are_words(seconds, words):
-    assert format_duration(seconds) == words
-
-
-def blas_threads() -> set[int]:
-    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
-
-
-def test_threads_hold_for_numba_and_blas_and_are_given_back():
-    before = get_num_threads(), blas_threads()
-    with threads.limit_threads(1):
-        assert (get_num_threads(), blas_threads()) == (1, {1})
-    assert (get_num_threads(), blas_threads()) == before
-    with pytest.raises(KeyError), threads.limit_threads(1):
-        raise KeyError
-    assert (get_num_threads(), blas_threads()) == before
-
-
-def test_overlapping_work_gives_the_threads_back():
-    before = blas_threads()
-    one, other = threads.BLAS.limited(1), threads.BLAS.limited(1)
-    one.__enter__()
-    other.__enter__()
-    one.__exit__(None, None, None)
-    other.__exit__(None, None, None)
-    assert blas_threads() == before
-
-
-def test_inner_work_gives_the_outer_its_threads_back():
-    most = max(blas_threads())
-    with threads.BLAS.limited(1):
-        with threads.BLAS.limited(most):
-            assert blas_threads() == {most}
-        assert blas_threads() == {1}
-
-
-def test_asking_for_all_threads_is_heard():
-    with threadpool_limits(1), threads.limit_threads(config.NUMBA_NUM_THREADS):
-        assert blas_threads() == {config.NUMBA_NUM_THREADS}
-
-
-def test_a_container_gets_no_more_threads_than_its_share(monkeypatch, tmp_path):
-    monkeypatch.setattr(threads, "CGROUP", tmp_path)
-    all_cores = threads.available_cores.__wrapped__()
-    for limit, expected in (("150000 100000", 1), ("50000 100000", 1), ("max 100000", all_cores), ("odd", all_cores)):
-        (tmp_path / "cpu.max").write_text(limit)
-        assert threads.available_cores.__wrapped__() == expected
-    monkeypatch.setattr(threads, "available_cores", lambda: 1)
-    with threads.limit_threads(None):
-        assert (get_num_threads(), blas_threads()) == (1, {1})
-
-
-@pytest.mark.parametrize("n_threads", [0, -1, 10_000, 1.5, True, "two"])
-def test_a_senseless_number_of_threads_is_refused(n_threads):
-    with pytest.raises(gr.errors.InvalidInput, match="n_threads from 1 to"):
-        RECIPE.fit(EVENTS, n_threads=n_threads)
-
-
-def test_results_do_not_depend_on_the_threads():
-    events = clustered(800, 1_200, 20_000)
-    split = gr.split.strong(events)
-    assert np.array_equal(gr.Gram.of(events, n_threads=1).matrix.buffer, gr.Gram.of(events).matrix.buffer)
-    one, all_cores = RECIPE.fit(split.train, n_threads=1), RECIPE.fit(split.train)
-    np.testing.assert_allclose(one.weights(), all_cores.weights(), atol=1e-6)
-    assert one.recommend(split.train.users[:50], n_threads=1) == one.recommend(split.train.users[:50])
-    assert one.recommend_for([[3, 4]], n_threads=1) == one.recommend_for([[3, 4]])
-    assert gr.evaluate(one, split, n_threads=1).mean == gr.evaluate(one, split).mean
 
 
 @pytest.fixture

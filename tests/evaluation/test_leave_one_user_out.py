@@ -81,7 +81,7 @@ def test_the_best_few_are_certified_or_more_are_worked_out(recipe, monkeypatch):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_blocks_samples_and_threads_do_not_matter(monkeypatch):
+def test_blocks_samples_and_threads_do_not_matter(two_threads, monkeypatch):
     events, recipe = clustered(300, 80, 4_000), gr.EDLAE(dropout=0.3, l2=10)
     whole = gr.leave_one_user_out(recipe, events)
     monkeypatch.setattr(leave_one_out, "LEFT_OUT_PER_BLOCK", 37)

@@ -4,16 +4,13 @@ from itertools import islice
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from scipy.optimize import minimize
 
 import gramian as gr
-from gramian.linalg import eigen as spectral
-from gramian.linalg.eigen import ImplicitGram, top_eigenpairs
 from gramian.models.low_rank_edlae import solve_decoder
 
-RNG = np.random.default_rng(0)
-X = (RNG.random((80, 24)) < RNG.random(24) ** 1.5 * 0.8 + 0.05).astype(float)
+rng = np.random.default_rng(0)
+X = (rng.random((80, 24)) < rng.random(24) ** 1.5 * 0.8 + 0.05).astype(float)
 EVENTS = gr.Interactions.of(X)
 U, SIGMA, VT = np.linalg.svd(X, full_matrices=False)
 S = X.T @ X
@@ -129,8 +126,9 @@ def test_nuclear_norm_to_any_power_is_stationary_and_best(power):
 
     found = minimize(loss, y * 0 + 0.5, bounds=[(0, None)] * 24, method="L-BFGS-B", options={"ftol": 1e-15, "maxiter": 9_999})
     assert loss(y) <= found.fun * (1 + 1e-9)
+    rng = np.random.default_rng(0)
     for _ in range(200):
-        assert loss(y) <= loss(np.maximum(y + RNG.standard_normal(24) * 0.05, 0))
+        assert loss(y) <= loss(np.maximum(y + rng.standard_normal(24) * 0.05, 0))
     assert 0 < rank < 24
     lowered = SIGMA[:rank] - y[:rank]
     np.testing.assert_allclose(lowered, lowered[0], atol=1e-4)  # Lemma 2: by one number, whatever the power
@@ -189,12 +187,12 @@ def test_a_rank_as_high_as_the_data_allow_is_no_constraint(recipe, full):
 
 
 def test_weights_sort_themselves():
-    scale = np.array([0.5, 3, 1.5, 2])
+    scale, rng = np.array([0.5, 3, 1.5, 2]), np.random.default_rng(0)
     for recipe in (gr.VLAE, gr.WLAE):
         name = "scale" if recipe is gr.VLAE else "l2"
         expected = weights(recipe(rank=4, **{name: scale}))
         for _ in range(5):
-            np.testing.assert_array_equal(weights(recipe(rank=4, **{name: RNG.permutation(scale)})), expected)
+            np.testing.assert_array_equal(weights(recipe(rank=4, **{name: rng.permutation(scale)})), expected)
 
 
 def test_no_order_of_the_weights_is_better_than_the_sorted_one():
@@ -365,8 +363,9 @@ def test_als_lowers_the_loss_in_every_round_to_its_optimum():
 
 def test_als_solves_for_the_decoder_exactly():
     """Item by item: v_i is the ridge regression of item i on the factors of all others."""
-    penalty = RNG.random(24) * 10 + 1
-    u = RNG.standard_normal((24, 5))
+    rng = np.random.default_rng(0)
+    penalty = rng.random(24) * 10 + 1
+    u = rng.standard_normal((24, 5))
     c = S + np.diag(penalty)
     expected = []
     for i in range(24):
@@ -416,70 +415,6 @@ def test_low_rank_edlae_on_real_data():
     assert min(values.values()) > 0.97 * max(values.values())
 
 
-# the spectral engine
-
-
-def operator(n=300, decay=0.97, seed=0):
-    rng = np.random.default_rng(seed)
-    q = np.linalg.qr(rng.standard_normal((n, n)))[0]
-    return (q * decay ** np.arange(n)) @ q.T
-
-
-class Dense:
-    def __init__(self, matrix):
-        self.matrix, self.n, self.dtype, self.products = matrix, len(matrix), matrix.dtype, 0
-
-    def __matmul__(self, right):
-        self.products += right.shape[1]
-        return self.matrix @ right
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("k", [1, 20, 40])
-def test_lanczos_and_lapack_agree(k, dtype, monkeypatch):
-    matrix = operator().astype(dtype)
-    expected = top_eigenpairs(Dense(matrix), k)
-    monkeypatch.setattr(spectral, "LAPACK_MAX_SIZE", 10)
-    some = Dense(matrix)
-    found = top_eigenpairs(some, k)
-    assert some.products < 300  # not the dense way
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-4)
-    residuals = np.linalg.norm(matrix @ found.vectors - found.vectors * found.values, axis=0)
-    assert (residuals <= 2 * spectral.RESIDUAL_TOLERANCE * found.values).all()
-    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(k), atol=1e-4)
-    again = top_eigenpairs(Dense(matrix), k)
-    np.testing.assert_array_equal(again.vectors, found.vectors)  # a fixed seed
-
-
-def test_a_space_that_does_not_suffice_is_left_to_lapack(monkeypatch):
-    monkeypatch.setattr(spectral, "LAPACK_MAX_SIZE", 10)
-    monkeypatch.setattr(spectral, "RESIDUAL_TOLERANCE", 0.0)
-    matrix = operator(decay=0.999)
-    np.testing.assert_allclose(top_eigenpairs(Dense(matrix), 5).values, np.linalg.eigvalsh(matrix)[::-1][:5])
-
-
-def test_an_operator_of_low_rank_gives_zeros_for_the_rest(monkeypatch):
-    monkeypatch.setattr(spectral, "LAPACK_MAX_SIZE", 10)
-    a = np.random.default_rng(0).standard_normal((400, 7))
-    found = top_eigenpairs(Dense(a @ a.T), 20)
-    np.testing.assert_allclose(found.values[:7], np.linalg.svd(a)[1] ** 2, rtol=1e-6)
-    assert (found.values[7:] < 1e-6 * found.values[0]).all()
-    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(20), atol=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_lanczos_stays_orthogonal_in_float32_where_one_item_outweighs_all(seed, monkeypatch):
-    monkeypatch.setattr(spectral, "decompose_by_lapack", None)  # must not be needed
-    rng = np.random.default_rng(seed)
-    x = (rng.random((150, 2_000)) < 0.02).astype(np.float32)
-    x = np.vstack([x, x])  # every user twice: the rank is 150 at most
-    x[:, 0] = 100
-    found = top_eigenpairs(ImplicitGram(sp.csr_array(x), np.float32), 60)
-    values = np.linalg.svd(x.astype(np.float64), compute_uv=False)[:60] ** 2
-    np.testing.assert_allclose(found.values, values, rtol=2e-3, atol=1e-5 * values[0])
-    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(60), atol=1e-4)
-
-
 @pytest.mark.parametrize("l2", [1.0, 3e3, 1e5])
 @pytest.mark.parametrize("kind", [gr.LowRankDLAE, gr.LowRankEDLAE])
 def test_float32_suffices_for_any_l2(kind, l2):
@@ -487,21 +422,6 @@ def test_float32_suffices_for_any_l2(kind, l2):
     recipe = kind(rank=32, dropout=0.3, l2=l2)
     exact = recipe.fit(events, dtype="float64").weights()
     assert np.linalg.norm(recipe.fit(events).weights() - exact) < 2e-2 * np.linalg.norm(exact)
-
-
-def test_the_gram_of_sparse_interactions_is_never_formed():
-    x = sp.csr_array(X)
-    np.testing.assert_allclose(ImplicitGram(x, np.float64) @ np.eye(24), S)
-
-
-def test_a_large_matrix_is_decomposed_by_lanczos(monkeypatch):
-    from gramian.data.synthetic import clustered  # noqa: PLC0415
-
-    monkeypatch.setattr(spectral, "decompose_by_lapack", None)  # must not be needed
-    events = clustered(4_000, 2_000, 60_000)
-    model = gr.RegularizedPCA(rank=32, l2=1).fit(events)
-    sigma = np.linalg.svd(events.matrix.toarray(), compute_uv=False)[:32]
-    np.testing.assert_allclose(np.linalg.norm(model.factors()[0], axis=0), 1 - 1 / sigma, rtol=1e-4)
 
 
 # bad input
@@ -535,7 +455,6 @@ def test_a_large_matrix_is_decomposed_by_lanczos(monkeypatch):
         (lambda: gr.WLAE(rank=2, l2=(1e6, 1e6)).fit(EVENTS), "l2 of WLAE to leave a factor"),
         (lambda: gr.NuclearNormMF(l2=1e6).fit(EVENTS), "all shrunk to 0"),
         (lambda: gr.LowRankEDLAE(truncate="both"), "'output' or 'weights'"),
-        (lambda: top_eigenpairs(Dense(np.eye(3)), 4), "a rank between 1 and the 3 items"),
     ],
 )
 def test_bad_settings_are_refused(make, message):
