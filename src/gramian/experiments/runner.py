@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from gramian.core.epochs import EpochRecipe
-from gramian.core.ranking import USERS_PER_BLOCK, rank_scaled
 from gramian.core.recipe import Recipe
 from gramian.core.recommender import Recommender
 from gramian.core.registry import MODELS
@@ -56,7 +55,7 @@ from gramian.models.shrinkage import LRR
 from gramian.progress import format_duration
 from gramian.tuning.rank_path import rank_path
 from gramian.tuning.search import score_together, search_recipes, tune
-from gramian.tuning.shared_fits import SharedFit, SharedFits
+from gramian.tuning.shared_fits import SharedFits
 
 MODEL_ERRORS = (InvalidInput, NotSupported, NotEnoughMemory, Inaccurate)  # fail one model, and the others still run
 PROVENANCE_KEYS = {"time", "revision", "versions", "machine"}  # of every row
@@ -469,8 +468,9 @@ class Benchmark:
             return
         self.log(f"{data.name}: testing {len(pending):,} points, {split.train.n_items:,} items")
         parsed, task = parse_metrics(metrics), RankingTask.of(split.held_out, split.train.catalog)
+        k = min(largest_cutoff(parsed), split.train.n_items)
         for shared in SharedFits(split.train, np.float32, len(task.users)).fit(list(pending.values())):
-            for recipe, columns in zip(shared.recipes, rank_shared(shared, task, largest_cutoff(parsed)), strict=True):
+            for recipe, columns in zip(shared.recipes, shared.rank(task.histories, task.catalog, k), strict=True):
                 report = task.report(columns, parsed)
                 row = {"kind": "point", "key": fit_key(split, recipe), "data": data.name, "split": split.fingerprint}
                 row |= {"recipe": recipe.to_json(), "users": len(report.users), "metrics": report.mean}
@@ -538,14 +538,6 @@ class Benchmark:
                 figures = {"value": point["metrics"][metric], "stderr": point["stderr"].get(metric)}
                 points.append({"at": rank, **figures, "recipe": recipe.to_json()})
         return points
-
-
-def rank_shared(fit: SharedFit, task: RankingTask, k: int) -> np.ndarray:
-    """Return the lists of all users under each recipe of a shared fit: recipes × users × k columns."""
-    starts = range(0, len(task.users), USERS_PER_BLOCK)
-    blocks = (task.histories[start : start + USERS_PER_BLOCK] for start in starts)
-    k = min(k, len(task.catalog))
-    return np.concatenate([rank_scaled(fit.panels, task.catalog, block, k, fit.scales) for block in blocks]).swapaxes(0, 1)
 
 
 def describe_fit(entry: ModelEntry, data: str, row: JournalRow, fit: JournalRow) -> str:

@@ -8,7 +8,6 @@ from hashlib import sha256
 
 import numpy as np
 
-from gramian.core.ranking import rank_scaled
 from gramian.core.recipe import Recipe
 from gramian.core.registry import METRICS
 from gramian.data.interactions import Interactions
@@ -83,12 +82,7 @@ class SplitObjective(Objective):
         return self.n_users
 
     def rank(self, fit: SharedFit, rows: np.ndarray) -> np.ndarray:
-        blocks = np.split(rows, range(fit.users_per_block, len(rows), fit.users_per_block))
-        columns = [
-            rank_scaled(fit.terms, fit.mix, fit.scales, self.train.catalog, self.task.histories[block], self.k)
-            for block in blocks
-        ]
-        return np.concatenate(columns).swapaxes(0, 1)
+        return fit.rank(self.task.histories[rows], self.train.catalog, self.k)
 
 
 class LeaveOneOutObjective(Objective):

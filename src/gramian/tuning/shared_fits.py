@@ -19,8 +19,10 @@ import scipy.sparse as sp
 
 from gramian.core.epochs import EpochRecipe
 from gramian.core.gram import Gram
+from gramian.core.ranking import rank_scaled
 from gramian.core.recipe import GramRecipe, Recipe, require_rank, retry_in_float64
 from gramian.core.scorer import USERS_PER_BLOCK, Panels, Scorer
+from gramian.data.catalog import Catalog
 from gramian.data.interactions import Interactions
 from gramian.errors import Inaccurate, InvalidInput
 from gramian.linalg.eigen import Spectrum, is_decomposition_cheaper, spectrum_bytes
@@ -69,6 +71,13 @@ class SharedFit:
         """Return the fit with some of the recipes."""
         rows = list(members)
         return replace(self, recipes=[self.recipes[m] for m in rows], mix=self.mix[rows], scales=self.scales[rows])
+
+    def rank(self, histories: sp.csr_array, catalog: Catalog, k: int) -> np.ndarray:
+        """Return the lists of all histories under each recipe: recipes × users × k columns."""
+        starts = range(0, histories.shape[0], self.users_per_block)
+        blocks = (histories[start : start + self.users_per_block] for start in starts)
+        lists = [rank_scaled(self.terms, self.mix, self.scales, catalog, block, k) for block in blocks]
+        return np.concatenate(lists).swapaxes(0, 1)
 
 
 class SharedFits:
