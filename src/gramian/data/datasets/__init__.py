@@ -66,7 +66,7 @@ def load(name: str, *, min_value: float | None = None, weights: bool = False, we
 
 
 def load_published(name: str) -> dict[str, Interactions]:
-    """Return the published parts of a data set, by the stems of their files.
+    """Return the published parts of the data set `name`, by the stems of their files.
 
     These are train and test, or train and the fold_in and target of users who are held out for validation and for test.
     """
