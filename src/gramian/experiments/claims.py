@@ -6,11 +6,11 @@ import re
 from dataclasses import dataclass
 
 from gramian.evaluation.comparison import SIGNIFICANCE
-from gramian.experiments.experiment import Claim, Experiment, format_figure, format_p_value
+from gramian.experiments.experiment import VERDICTS, Claim, Experiment, format_figure, format_p_value
 from gramian.experiments.runner import Benchmark, Cell
 
 FIGURE = re.compile(r"\{([^{}:]+): ([^{}]+), ([^{},]+)\}")  # {data: model, metric}, in the evidence of a claim
-NOT_TESTED = "cannot be tested here"
+NOT_TESTED = VERDICTS[-1]
 
 
 @dataclass(frozen=True)

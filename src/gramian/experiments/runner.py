@@ -51,7 +51,7 @@ from gramian.io.journal import Journal, damaged_line
 from gramian.linalg.memory import format_bytes
 from gramian.linalg.resumable import clear_scratch
 from gramian.models.full_rank import LinearAutoencoder
-from gramian.models.shrinkage import LRR
+from gramian.models.shrinkage import LRR, SingularShrinkage
 from gramian.progress import format_duration
 from gramian.tuning.rank_path import rank_path
 from gramian.tuning.search import score_together, search_recipes, tune
@@ -226,7 +226,7 @@ class Benchmark:
                     raise
                 self.log(f"{data.name}: skipped: {error}")
                 continue
-            self._search_linear_autoencoders(entries, data, pair, experiment.choose)
+            self._search_together(entries, data, pair, experiment.choose)
             for entry in entries:
                 self._fill_cell(experiment, data, entry, pair)
             self._compare_models(experiment, data)
@@ -261,16 +261,18 @@ class Benchmark:
                 cells.append(Cell(data.name, entry.name, published, fit, row, note, missing, point, n_points))
         return cells
 
-    def _search_linear_autoencoders(
-        self, entries: list[ModelEntry], data: ExperimentData, pair: SplitPair, metric: str
-    ) -> None:
-        """Search the linear autoencoders together first, since different models share the same matrix inverses."""
-        linear = [entry for entry in entries if issubclass(entry.model, LinearAutoencoder)]
-        grids = [grid for entry in linear if len(grid := entry.search_points(data.name)) > 1]
-        if len(grids) > 1:
-            self.log(f"{data.name}: searching linear autoencoders, {pair.search.train.n_items:,} items")
-            with self._summarized_warnings(data), suppress(*MODEL_ERRORS):  # reported when each model is searched
-                score_together([recipe for grid in grids for recipe in grid], pair.search, metric, self.search_path)
+    def _search_together(self, entries: list[ModelEntry], data: ExperimentData, pair: SplitPair, metric: str) -> None:
+        """Search models of one kind together first, since they share matrix inverses or a decomposition."""
+        for kind, name in (
+            (LinearAutoencoder, "linear autoencoders"),
+            (SingularShrinkage, "models of one decomposition"),
+        ):
+            members = [entry for entry in entries if issubclass(entry.model, kind)]
+            grids = [grid for entry in members if len(grid := entry.search_points(data.name)) > 1]
+            if len(grids) > 1:
+                self.log(f"{data.name}: searching {name}, {pair.search.train.n_items:,} items")
+                with self._summarized_warnings(data), suppress(*MODEL_ERRORS):  # reported when each model is searched
+                    score_together([recipe for grid in grids for recipe in grid], pair.search, metric, self.search_path)
 
     @contextmanager
     def _summarized_warnings(self, data: ExperimentData) -> Iterator[None]:
