@@ -24,7 +24,7 @@ spaces = {
     gr.EASE: {"l2": [30, 100, 300, 1000]},
     gr.DLAE: {"dropout": [0.2, 0.5], "l2": [30, 100, 300, 1000]},
     gr.EDLAE: {"dropout": [0.2, 0.5], "l2": [30, 100, 300, 1000]},
-    gr.RegularizedPCA: {"rank": [16, 32, 64, 128], "l2": [3, 10, 20, 40]},
+    gr.RegularizedPCA: {"rank": [16, 32, 64, 128], "l2": [0, 3, 10, 20]},
 }
 searches = {model.__name__: gr.tune(model, split.validation, space, metric=metric) for model, space in spaces.items()}
 recipes = {"Popularity": gr.Popularity()} | {name: search.recipe for name, search in searches.items()}

@@ -42,7 +42,7 @@ assert all(abs(sum(reason.values()) - score) < 1e-4 for reason, score in zip(rea
 # The list, and how much of each score comes from which movie.
 
 # %%
-figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
+figure, axes = plt.subplots(figsize=(8, 3.6), layout="constrained")
 start = [0.0] * len(reasons)
 for item in history:
     lengths = [reason[item] for reason in reasons]
@@ -50,5 +50,5 @@ for item in history:
     start = [a + b for a, b in zip(start, lengths, strict=True)]
 axes.invert_yaxis()
 axes.set_xlabel("score")
-axes.legend(title="because of", frameon=False, fontsize="small")
+figure.legend(loc="outside upper right", title="because of", frameon=False, ncols=2)
 figure.savefig("first_recommendations.svg", metadata={"Date": None})

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 
 import matplotlib.pyplot as plt
@@ -31,6 +32,13 @@ atexit.register(service.kill)  # also if something below fails
 while not (found := re.search(r"http://[\d.]+:\d+", service.stderr.readline())):
     assert service.poll() is None, "the service did not start"
 address = found[0]
+while True:  # the first start on a machine compiles kernels
+    try:
+        urllib.request.urlopen(f"{address}/ready").close()
+        break
+    except urllib.error.HTTPError as error:
+        error.close()
+        time.sleep(0.2)
 
 
 def post(path, body):

@@ -48,8 +48,6 @@ def check_library() -> None:
     model.save("saved")
     again = gr.load("saved")
     assert again.recommend(model.users, k=5) == model.recommend(model.users, k=5)
-    gr.IALS(rank=8, n_epochs=2).fit(events)
-    gr.RG2(rank=8).fit(events)
 
 
 def check_command_line() -> None:
