@@ -1,4 +1,4 @@
-"""The commands of the README run when they are pasted one after another into an empty folder."""
+"""The commands of README and docs/command_line.md run when they are pasted one after another into an empty folder."""
 
 import re
 import shlex
@@ -13,8 +13,8 @@ import pytest
 from command_line import gramian
 from service.helpers import wait_until
 
-README = Path(__file__).parents[1].joinpath("README.md").read_text()
-BLOCKS = re.findall(r"```sh\n(.*?)```", README, flags=re.DOTALL)
+PAGES = [Path(__file__).parents[1].joinpath(name).read_text() for name in ("README.md", "docs/command_line.md")]
+BLOCKS = [block for page in PAGES for block in re.findall(r"```sh\n(.*?)```", page, flags=re.DOTALL)]
 COMMANDS = [shlex.split(line, comments=True) for block in BLOCKS for line in block.splitlines()]
 
 

@@ -72,6 +72,7 @@ class FactorModel(GradientRecipe):
 
     @property
     def rank(self) -> int:  # type: ignore[override]
+        """The length of the vectors."""
         return self.backbone.rank  # type: ignore[attr-defined]
 
     @property
