@@ -63,7 +63,8 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
             "gramian.core.recipe": ["Recipe"],
             "gramian": [
                 *MODELS,
-                *("Cholesky", "ConjugateGradient", "Subspace", "SteckUpdates", "PrintedUpdates", "equivalent"),
+                *("DecoupledAutoencoder", "LowRankRegression", "Cholesky", "ConjugateGradient", "Subspace"),
+                *("SteckUpdates", "PrintedUpdates", "equivalent"),
             ],
         },
     ),
