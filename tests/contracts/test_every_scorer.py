@@ -16,10 +16,11 @@ def scorers():
     """One scorer of each registered class, from the first model that is fitted to it."""
     found = {}
     for model in models():
-        scorer = fitted(model).scorer
-        found.setdefault(scorer.name, scorer)
-        for part in getattr(scorer, "scorers", ()):
-            found.setdefault(part.name, part)
+        pending = [fitted(model).scorer]
+        while pending:
+            scorer = pending.pop()
+            found.setdefault(scorer.name, scorer)
+            pending += getattr(scorer, "scorers", ())
     return found
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.polynomial import Chebyshev
 
+from gramian.core.fit_check import CHECKED_USERS
 from gramian.core.gram import Gram, GramPowers
 from gramian.core.scorer import Panels, SavedScorer, Scorer
 from gramian.data.interactions import Interactions
@@ -29,7 +30,9 @@ from gramian.models.scorers import LowRankWeights, ScorerSum, SymmetricWeights, 
 from gramian.models.spectral import GramSource, SpectralRecipe
 
 MAX_SCORES = 2**25  # users × items whose scores are in memory at once: 128 MB in float32
-MAX_BLOCK = 2**22  # items × users that are filtered together: 16 MB in float32 for each of a few arrays
+MAX_BLOCK = 2**22  # items × users that are filtered together: 16 MB in float32 for each array
+BLOCK_USERS = 64  # users that are filtered together, or fewer: 256 bytes of a row in float32
+BLOCK_ARRAYS = 7  # of that size: three of the recurrence, a temporary one, and the product with its part of each thread
 DENSE_ENTRIES = 50  # p(Q) as a dense matrix is faster where n² is at most so many times the interactions; benchmarks/README.md
 MAX_DEGREE = 1_000  # of a saved filter
 
@@ -63,7 +66,7 @@ class PolynomialFilter(Scorer):
 
     def panels(self, histories: sp.csr_array) -> Panels:
         scores = np.empty(histories.shape, self.operator.dtype)
-        width = max(8, MAX_BLOCK // self.n_items)
+        width = block_users(self.n_items)
         for start in range(0, len(scores), width):
             block = np.ascontiguousarray(histories[start : start + width].toarray().T, self.operator.dtype)
             scores[start : start + width] = apply_polynomial(self.operator, self.coefficients, block).T
@@ -96,6 +99,17 @@ class PolynomialFilter(Scorer):
         is_polynomial = coefficients.ndim == 1 and 2 <= len(coefficients) <= MAX_DEGREE + 1
         require_content(is_polynomial and coefficients.dtype == np.float64, "the coefficients of a polynomial")
         return PolynomialFilter(load_csr(arrays, n_items), coefficients)
+
+
+def block_users(n_items: int) -> int:
+    """Return how many users are filtered together."""
+    return min(BLOCK_USERS, max(8, MAX_BLOCK // n_items))
+
+
+def scoring_bytes(n_items: int, itemsize: int) -> int:
+    """Return the peak memory of filtering the few histories with which a fit is checked."""
+    n_users = min(CHECKED_USERS, max(16, MAX_SCORES // n_items))
+    return n_items * (n_users + BLOCK_ARRAYS * block_users(n_items)) * itemsize
 
 
 @dataclass
@@ -165,12 +179,13 @@ def normalised_gram(source: GramSource, powers: GramPowers, dtype: type) -> Symm
     return ImplicitGram(normalise(source, powers, dtype), dtype)
 
 
-def filter_bytes(events: Interactions, dtype: type, degree: int) -> int:
-    """Return the peak memory of a filter without its eigenpairs, beside the interactions."""
-    itemsize = np.dtype(dtype).itemsize
+def filter_bytes(events: Interactions, dtype: type, degree: int, rank: int = 0) -> int:
+    """Return the peak memory of a filter with a low-pass term of some rank, beside the interactions."""
+    n, itemsize = events.n_items, np.dtype(dtype).itemsize
+    eigenpairs = eigenpairs_bytes(n, rank, itemsize) if rank else 0
     if prefers_dense(events):
-        return stored_size(events.n_items) * itemsize * (1 if degree == 1 else 2) + 8 * events.n_interactions
-    return itemsize * events.n_interactions
+        return stored_size(n) * itemsize * (1 if degree == 1 else 2) + 8 * events.n_interactions + eigenpairs
+    return itemsize * events.n_interactions + max(eigenpairs, scoring_bytes(n, itemsize))
 
 
 class FilterRecipe(SpectralRecipe):
@@ -205,5 +220,4 @@ class FilterRecipe(SpectralRecipe):
         return super().solve(Gram(matrix, gram.catalog, gram.n_users, gram.is_binary, gram.powers), overwrite)
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
-        eigenpairs = eigenpairs_bytes(events.n_items, self.rank, np.dtype(dtype).itemsize)
-        return filter_bytes(events, dtype, self.transfer.degree()) + eigenpairs
+        return filter_bytes(events, dtype, self.transfer.degree(), self.rank)

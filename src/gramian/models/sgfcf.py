@@ -26,7 +26,7 @@ from gramian.data.interactions import Interactions
 from gramian.io.damage import require_content
 from gramian.linalg.eigen import eigenpairs_bytes, top_eigenpairs
 from gramian.linalg.memory import require_memory
-from gramian.models.graph_filter import LINEAR, PolynomialFilter, normalise
+from gramian.models.graph_filter import LINEAR, PolynomialFilter, normalise, scoring_bytes
 from gramian.models.parameters import eigenvectors_param
 from gramian.models.scorers import LowRankWeights, ScorerSum
 
@@ -52,6 +52,11 @@ class ShareOfTotal(Scorer):
     @property
     def n_items(self) -> int:
         return self.scorer.n_items
+
+    @property
+    def scorers(self) -> list[Scorer]:
+        """The scorer that it divides, as those of a sum."""
+        return [self.scorer]
 
     @property
     def users_per_block(self) -> int:
@@ -124,5 +129,5 @@ class SGFCF(Recipe):
         return ScorerSum(terms, [1, self.high_pass], history_scale=degrees**-self.power)
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
-        itemsize = np.dtype(dtype).itemsize
-        return itemsize * events.n_interactions + eigenpairs_bytes(events.n_items, self.rank, itemsize)
+        n, itemsize = events.n_items, np.dtype(dtype).itemsize
+        return itemsize * events.n_interactions + max(eigenpairs_bytes(n, self.rank, itemsize), scoring_bytes(n, itemsize))
