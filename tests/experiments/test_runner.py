@@ -120,7 +120,7 @@ def test_missing_data_is_named_with_where_to_get_it(tmp_path, monkeypatch):
         assert "files.grouplens.org" in cell.missing
         assert "GRAMIAN_DATA" in cell.missing
     assert lines == []
-    cells = Benchmark(tmp_path / "j.jsonl").cells_of(find_experiment("deql-table2").select(["gowalla"], ["LightGCN"]))
+    cells = Benchmark(tmp_path / "j.jsonl").cells_of(find_experiment("deql-table2").select(["gowalla"], ["PinSage"]))
     assert [cell.note for cell in cells] == ["published only"]
     assert not (tmp_path / "j.jsonl").exists()
 
@@ -243,6 +243,9 @@ def test_models_are_compared_with_the_best_user_by_user(tmp_path, fits):
         )
     elsewhere = tmp_path / "elsewhere.jsonl"
     elsewhere.write_bytes((tmp_path / "j.jsonl").read_bytes())
+    assert Benchmark(elsewhere).compare_with_best(cells, "ndcg@20") == comparisons  # as recorded in the journal
+    rows = [line for line in elsewhere.read_text().splitlines(keepends=True) if '"kind": "comparison"' not in line]
+    elsewhere.write_text("".join(rows))
     assert Benchmark(elsewhere).compare_with_best(cells, "ndcg@20") == {}
 
 

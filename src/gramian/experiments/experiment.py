@@ -89,9 +89,11 @@ EXPERIMENT_SPLITS: dict[str, tuple[Callable[..., Split], Any]] = {
 }
 CURVE_RECIPES: dict[str, type[Recipe]] = {"rank": SpectralRecipe, "epoch": EpochRecipe}  # by `Curve.along`
 PAPER_UNITS = "from_paper"  # the key of a grid, and the method of a recipe class, that take a paper's own parameters
-REFINEMENTS: dict[str, Callable[[LRR, Split], Recipe]] = {
+REFINEMENTS: dict[str, Callable[[LRR, Split, str], Recipe]] = {
     "one l2 per factor": search_factor_weights,
-    "one l2 per factor, sorted": lambda recipe, split: VLAE.from_lrr(search_factor_weights(recipe, split), split.train),
+    "one l2 per factor, sorted": lambda recipe, split, metric: VLAE.from_lrr(
+        search_factor_weights(recipe, split, metric), split.train
+    ),
 }
 VERDICTS = ("holds", "does not hold", "cannot be tested here")
 

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from gramian.core.epochs import EpochRecipe
+from gramian.core.params import format_spec
 from gramian.core.recipe import Recipe
 from gramian.core.recommender import Recommender
 from gramian.core.registry import MODELS
@@ -297,7 +298,7 @@ class Benchmark:
         try:
             recipe, search = self._choose_recipe(entry, data, pair.search, experiment.choose)
             if entry.refine is not None:
-                recipe, search = self._refine_recipe(entry, recipe, search, pair.search, recorded)
+                recipe, search = self._refine_recipe(entry, recipe, search, pair.search, experiment.choose, recorded)
             fit = self.fit_and_test(recipe, data, split, experiment.evaluated_metrics)
             row |= {"fit": fit["key"], "recipe": recipe.to_json(), "chosen": search}
         except MODEL_ERRORS as error:
@@ -323,7 +324,7 @@ class Benchmark:
         return search.recipe, facts | {"items": split.train.n_items}
 
     def _refine_recipe(
-        self, entry: ModelEntry, recipe: Recipe, search: dict[str, Any] | None, split: Split, recorded: JournalRow
+        self, entry: ModelEntry, recipe: Recipe, search: dict[str, Any] | None, split: Split, metric: str, recorded: JournalRow
     ) -> tuple[Recipe, dict[str, Any]]:
         """Return what the entry's refinement makes of the best recipe, from the journal if it is there, and facts about it."""
         assert entry.refine is not None
@@ -332,7 +333,7 @@ class Benchmark:
             known: Recipe = MODELS.find(recorded["recipe"]["name"])(**recorded["recipe"]["params"])
             return known, facts
         assert isinstance(recipe, LRR)
-        return REFINEMENTS[entry.refine](recipe, split), facts
+        return REFINEMENTS[entry.refine](recipe, split, metric), facts
 
     def fit_and_test(self, recipe: Recipe, data: ExperimentData, split: Split, metrics: list[str]) -> JournalRow:
         """Return the row of a fit with these metrics: from the journal if it is there, else by fitting and testing."""
@@ -342,7 +343,7 @@ class Benchmark:
             return known
         metrics = list(dict.fromkeys([*metrics, *(known["metrics"] if known else ())]))
         estimate = recipe.estimate(split.train)
-        self.log(f"{data.name}: fitting {recipe}, {estimate}")
+        self.log(f"{data.name}: fitting {format_spec(recipe.to_json())}, {estimate}")
         scratch = self._sibling(".scratch") / key
         is_resumed = scratch.exists()
         saves_checkpoints = is_resumed or not estimate.fits or isinstance(recipe, GradientRecipe)  # whose epochs take long

@@ -5,8 +5,9 @@ With the right singular vectors V and singular values σ of X, `LRR` with penalt
     x · V diag(f) Vᵀ,    f = σ² / (σ² + λ).
 
 For a held-out item i of the user and any other item j, the pairwise loss log(1 + exp(−t·(score_i − score_j))) is that of a
-logistic regression on the features (xV) ∘ (V_i − V_j), with the weights t·f. It is convex in f, and λ = σ²(1/f − 1). Penalties
-stay within a factor of the single l2 they start from, so that the search is one for nearby models.
+logistic regression on the features (xV) ∘ (V_i − V_j), with the weights t·f. It is convex in f, and λ = σ²(1/f − 1). The search
+is one for nearby models: penalties stay within a factor of the single l2 they start from. That factor is chosen on one half of
+the users after learning from the other half, and may be 1. Without it, as many weights as factors overfit.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import minimize
 
-from gramian.data.interactions import Interactions
+from gramian.core.recommender import Recommender
 from gramian.data.split import Split
 from gramian.errors import InvalidInput
+from gramian.evaluation.evaluate import evaluate
+from gramian.evaluation.metrics import MetricLike, parse_metric
 from gramian.evaluation.task import RankingTask
+from gramian.linalg.eigen import TopEigenpairs
 from gramian.linalg.product import multiply_sparse
 from gramian.linalg.sparse import row_of_entry
 from gramian.models.shrinkage import LRR
 from gramian.models.spectral import right_singular_vectors
 
-MAX_RATIO = 10.0  # of a penalty to the single l2 that the search starts from, and its inverse
+RATIOS = (1.0, 1.25, 1.5, 2.0, 4.0, 10.0)  # bounds to try, of a penalty to the single l2 and of that l2 to a penalty
 MAX_PAIRS = 50_000  # held-out items that the loss is summed over; n × rank features are in memory
 MIN_SINGULAR_VALUE = 1e-6  # relative to the largest: smaller ones are rounding error
 
 
-def search_factor_weights(recipe: LRR, split: Split, seed: int = 0) -> LRR:
+def search_factor_weights(recipe: LRR, split: Split, metric: MetricLike, seed: int = 0) -> LRR:
     """Return LRR with one l2 for each factor, learned from the targets of a validation split.
 
     Parameters
@@ -37,20 +41,41 @@ def search_factor_weights(recipe: LRR, split: Split, seed: int = 0) -> LRR:
         LRR with a single l2.
     split
         The validation split: its training part gives the factors, its held-out items the loss.
+    metric
+        The metric by which the bound of the penalties is chosen.
     seed
         Seed of the items that targets are compared with.
 
     Returns
     -------
     LRR
-        With penalties between a tenth and ten times the l2 of the recipe.
+        With penalties near the l2 of the recipe.
     """
     if isinstance(recipe.l2, tuple) or recipe.l2 <= 0:
         raise InvalidInput("LRR with a single l2 above 0", str(recipe), "Search a single l2 first")
-    sigma, vectors = singular_pairs(split.train, recipe.rank)
-    features = pair_features(split, vectors, seed)
-    low, high = (sigma**2 / (sigma**2 + recipe.l2 * ratio) for ratio in (MAX_RATIO, 1 / MAX_RATIO))
-    start = sigma**2 / (sigma**2 + recipe.l2)
+    train, users = split.train, np.arange(split.target.n_users)
+    pairs = right_singular_vectors(train, recipe.rank, np.float32)
+    learning, choosing = (take_users(split, users[half::2]) for half in (0, 1))
+
+    def score(ratio: float) -> float:
+        candidate = learn_penalties(recipe, learning, pairs, ratio, seed)
+        model = Recommender(candidate.truncate_to_scorer(pairs), candidate, train.catalog, train)
+        return evaluate(model, choosing, [metric])[str(parse_metric(metric))]
+
+    return learn_penalties(recipe, split, pairs, max(RATIOS, key=score), seed)
+
+
+def take_users(split: Split, rows: np.ndarray) -> Split:
+    """Return a split with some of its test users."""
+    return Split(split.train, split.fold_in.take(rows), split.target.take(rows))
+
+
+def learn_penalties(recipe: LRR, split: Split, pairs: TopEigenpairs, ratio: float, seed: int) -> LRR:
+    """Minimise the pairwise loss over penalties within a ratio of the recipe's l2."""
+    sigma, l2 = singular_values(pairs), float(np.asarray(recipe.l2))
+    features = pair_features(split, pairs.vectors, seed)
+    low, high = (sigma**2 / (sigma**2 + l2 * bound) for bound in (ratio, 1 / ratio))
+    start = sigma**2 / (sigma**2 + l2)
     scale = 1 / max(float(np.std(features @ start.astype(features.dtype))), 1e-12)  # t: differences of scores of about 1
     found = minimize(
         lambda f: pairwise_loss(features, f, scale), start, jac=True, method="L-BFGS-B", bounds=np.stack([low, high], axis=1)
@@ -59,11 +84,10 @@ def search_factor_weights(recipe: LRR, split: Split, seed: int = 0) -> LRR:
     return LRR(recipe.rank, tuple(float(penalty) for penalty in penalties))
 
 
-def singular_pairs(train: Interactions, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the top singular values and right singular vectors of X."""
-    pairs = right_singular_vectors(train, rank, np.float32)
+def singular_values(pairs: TopEigenpairs) -> np.ndarray:
+    """Return the singular values of X from the eigenpairs of its Gram matrix, none of them 0."""
     sigma = np.sqrt(np.maximum(pairs.values, 0).astype(np.float64))
-    return np.maximum(sigma, MIN_SINGULAR_VALUE * sigma[0]), pairs.vectors
+    return np.maximum(sigma, MIN_SINGULAR_VALUE * sigma[0])
 
 
 def pair_features(split: Split, vectors: np.ndarray, seed: int) -> np.ndarray:
