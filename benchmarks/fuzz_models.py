@@ -37,7 +37,7 @@ RECIPES = [
     gr.IALS(rank=4, n_epochs=1),
     gr.GFCF(rank=4),
 ]
-SAVED_BY_0_1 = Path(__file__).parents[1] / "tests" / "saved_by_0_1"  # with a model that was trained with PyTorch
+SAVED_BY_0_1 = Path(__file__).parents[1] / "tests" / "io" / "saved_by_0_1"  # with a model that was trained with PyTorch
 
 
 def nest(depth: int) -> list[Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 # Set before Numba and OpenMP are loaded, and inherited by processes that tests start.
 os.environ |= {"NUMBA_NUM_THREADS": "2", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and the console of the command line would keep that width
 
 import numba
 import polars as pl
