@@ -7,7 +7,7 @@ GramianError
 ├── InvalidInput      (ValueError)         an invalid argument or table
 ├── UnknownId         (LookupError)        an id that the model or data set does not have
 ├── LeakedEvaluation  (ValueError)         a model that was fitted on the targets it is evaluated on
-├── NotRegistered     (LookupError)        a model, scorer, loss or metric that nobody has registered
+├── NotRegistered     (LookupError)        a model, scorer, loss or metric that is not registered
 ├── NotSupported      (TypeError)          something this model cannot do
 ├── MissingFile       (FileNotFoundError)  a path or data set that does not exist
 ├── DamagedFile       (ValueError)         a saved folder that is truncated, edited or of another program

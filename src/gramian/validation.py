@@ -33,10 +33,10 @@ def require_whole_number(name: str, value: Any, minimum: int = 1, example: int |
     return int(value)
 
 
-def require_instance(value: Any, kind: type[T], do: str) -> T:
+def require_instance(value: Any, expected: type[T], do: str) -> T:
     """Return a value of the given type, or raise `InvalidInput` that says how to make one."""
-    if not isinstance(value, kind):
-        raise InvalidInput(f"{'an' if kind.__name__[0] in 'AEIOU' else 'a'} {kind.__name__}", type(value).__name__, do)
+    if not isinstance(value, expected):
+        raise InvalidInput(f"{'an' if expected.__name__[0] in 'AEIOU' else 'a'} {expected.__name__}", type(value).__name__, do)
     return value
 
 

@@ -38,7 +38,7 @@ def test_tables_have_the_figures_of_the_journal(tmp_path, fits):
     page = fill_template(Benchmark(elsewhere / "j.jsonl"), [experiment], tmp_path / "page.md.j2")
     assert page == tmp_path / "page.md"
     published, ranking, by_rank, epochs, claims = page.read_text().strip().split("\n\n")
-    ours = [edlae.measured(metric) for metric in ("recall@20", "ndcg@20")]
+    ours = [edlae.measured_figure(metric) for metric in ("recall@20", "ndcg@20")]
     assert (
         f"| 0.5000 / 0.2500 | {ours[0]:.4f} / {ours[1]:.4f} | {ours[0] / 0.5 - 1:+.1%} / {ours[1] / 0.25 - 1:+.1%} |"
         in published
@@ -79,7 +79,7 @@ def test_weights_per_factor_are_learned_once(tmp_path, fits):
     weighted, sorted_ = Benchmark(path).run(table(*entries))
     assert (weighted.recipe["name"], sorted_.recipe["name"]) == ("LRR", "VLAE")
     assert len(weighted.recipe["params"]["l2"]) == weighted.recipe["params"]["rank"]
-    assert weighted.is_own_choice
+    assert weighted.is_search_result
     before = path.read_text()
     Benchmark(path).run(table(*entries))
     assert path.read_text() == before
@@ -122,7 +122,7 @@ def test_a_choice_of_another_search_is_not_shown_as_ours(tmp_path, fits):
     wider = replace(ROWS["EDLAE"], search={"dropout": [0.2, 0.5, 0.8], "l2": [5, 50]})
     experiment = table(wider, POPULARITY, claims=(Claim("c", better="EDLAE", than="Popularity"),))
     (edlae, popularity) = Benchmark(path).cells_of(experiment)
-    assert (edlae.is_own_choice, popularity.is_own_choice) == (False, True)
+    assert (edlae.is_search_result, popularity.is_search_result) == (False, True)
     tables = JournalTables(Benchmark(path), [experiment])
     assert "not run" in tables.published("table", "some", ["EDLAE"])
     assert "EDLAE" not in tables.ranking("table", "some")

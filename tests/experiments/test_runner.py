@@ -26,9 +26,9 @@ def test_a_cell_is_chosen_on_the_validation_split_and_tested_once(tmp_path, fits
     assert cell.fit["stderr"] == pytest.approx(expected.stderr)
     assert cell.row["chosen"]["value"] == best.value
     assert cell.row["chosen"]["points"] == 4
-    assert cell.measured("ndcg@20") == cell.fit["metrics"]["ndcg@20"]
-    assert cell.measured("minutes") == cell.fit["seconds"] / 60
-    assert cell.measured("GB") == cell.fit["peak_bytes"] / 1e9
+    assert cell.measured_figure("ndcg@20") == cell.fit["metrics"]["ndcg@20"]
+    assert cell.measured_figure("minutes") == cell.fit["seconds"] / 60
+    assert cell.measured_figure("GB") == cell.fit["peak_bytes"] / 1e9
     assert len(fits) == 1
     for row in bench.journal.rows:
         assert {"time", "revision", "versions", "machine"} <= set(row)
@@ -115,7 +115,7 @@ def test_missing_data_is_named_with_where_to_get_it(tmp_path, monkeypatch):
     assert [cell.model for cell in cells] == ["BPR", "RG2"]
     for cell in cells:
         assert cell.published["ndcg@10"] > 0
-        assert cell.measured("ndcg@10") is None
+        assert cell.measured_figure("ndcg@10") is None
         assert cell.note == "data missing"
         assert "files.grouplens.org" in cell.missing
         assert "GRAMIAN_DATA" in cell.missing
@@ -128,7 +128,7 @@ def test_missing_data_is_named_with_where_to_get_it(tmp_path, monkeypatch):
 def test_figures_of_the_validation_split_are_measured_there(tmp_path, fits):
     (cell,) = Benchmark(tmp_path / "j.jsonl").run(table(EASE, on="validation"))
     split = gr.split.strong(EVENTS).validation
-    assert cell.measured("ndcg@20") == pytest.approx(gr.evaluate(gr.EASE(5).fit(split.train), split)["ndcg@20"])
+    assert cell.measured_figure("ndcg@20") == pytest.approx(gr.evaluate(gr.EASE(5).fit(split.train), split)["ndcg@20"])
 
 
 def test_a_row_from_another_program_says_by_what_it_was_measured(tmp_path, fits):
@@ -163,7 +163,7 @@ def test_another_metric_keeps_those_that_were_measured(tmp_path, fits):
     path = tmp_path / "j.jsonl"
     for name in ("recall@5", "mrr@10", "recall@5"):
         (cell,) = Benchmark(path).run(table(EASE, metrics={name: name}))
-        assert cell.measured(name) is not None
+        assert cell.measured_figure(name) is not None
     assert len(fits) == 2
     assert set(cell.fit["activity"]) == {"ndcg@20", "recall@5", "mrr@10"}
 
@@ -171,7 +171,7 @@ def test_another_metric_keeps_those_that_were_measured(tmp_path, fits):
 def test_the_rank_of_a_model_is_recorded(tmp_path, fits):
     low_rank = ModelEntry("LRR", "LRR", {"rank": 5, "l2": 3})
     cells = Benchmark(tmp_path / "j.jsonl").run(table(low_rank, EASE, metrics={"rank": "rank"}))
-    assert [cell.measured("rank") for cell in cells] == [5, None]
+    assert [cell.measured_figure("rank") for cell in cells] == [5, None]
 
 
 def test_a_resumed_training_says_that_its_cost_is_a_part(tmp_path, fits):
@@ -184,7 +184,7 @@ def test_a_resumed_training_says_that_its_cost_is_a_part(tmp_path, fits):
     assert cell.duration.startswith("≥ ")
     assert not (tmp_path / "j.scratch").exists()
     whole = gr.evaluate(recipe.fit(split.train), split)
-    assert cell.measured("ndcg@20") == pytest.approx(whole["ndcg@20"])
+    assert cell.measured_figure("ndcg@20") == pytest.approx(whole["ndcg@20"])
 
 
 def test_a_finished_fit_clears_its_own_scratch_and_nothing_else(tmp_path, fits):

@@ -91,4 +91,4 @@ def test_self_links_are_neither_searched_nor_tested(fits, tmp_path):
     assert all(a != b for split in (pair.search, pair.test) for a, b in pairs(split.target))
     (cell,) = Benchmark(tmp_path / "j.jsonl").run(table(EASE, data=[data]))
     expected = gr.evaluate(gr.EASE(5).fit(pair.test.train), pair.test, ["ndcg@20"], exclude_self=True)
-    assert cell.measured("ndcg@20") == pytest.approx(expected["ndcg@20"])
+    assert cell.measured_figure("ndcg@20") == pytest.approx(expected["ndcg@20"])

@@ -16,7 +16,7 @@ GB = 10**9
 def groups(tmp_path, monkeypatch):
     """Control groups in a folder; returns a function that writes one and one that enters them."""
     monkeypatch.setattr(memory, "CGROUP", tmp_path / "cgroup")
-    monkeypatch.setattr(memory, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(memory, "PROCESS_CGROUPS", tmp_path / "own")
     monkeypatch.setattr(memory, "address_space_bytes", lambda: [])
     monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: type("Host", (), {"available": 100 * GB}))
 

@@ -29,7 +29,7 @@ def test_threads_hold_for_numba_and_blas_and_are_given_back(two_threads):
 
 def test_overlapping_work_gives_the_threads_back(two_threads):
     before = blas_threads()
-    one, other = threads.BLAS.limited(1), threads.BLAS.limited(1)
+    one, other = threads.BLAS.limit(1), threads.BLAS.limit(1)
     one.__enter__()
     other.__enter__()
     one.__exit__(None, None, None)
@@ -39,8 +39,8 @@ def test_overlapping_work_gives_the_threads_back(two_threads):
 
 def test_inner_work_gives_the_outer_its_threads_back(two_threads):
     most = max(blas_threads())
-    with threads.BLAS.limited(1):
-        with threads.BLAS.limited(most):
+    with threads.BLAS.limit(1):
+        with threads.BLAS.limit(most):
             assert blas_threads() == {most}
         assert blas_threads() == {1}
 

@@ -189,8 +189,8 @@ def test_sampled_softmax_weights_are_equation_19_and_32():
     assert gr.RG2ALS.sampled(9, 100, rank=4).negative_weight == pytest.approx(0.1)
     rgx = gr.RGX.sampled(9, 100, rank=4)
     s = np.array([3.0])
-    shared = rgx.row_loss(100).shared.at(s)
-    assert shared == pytest.approx(3 * 10 / 100 - 3 * 10 / 100**2)  # w − V
+    unobserved_weight = rgx.row_loss(100).unobserved_weight.at(s)
+    assert unobserved_weight == pytest.approx(3 * 10 / 100 - 3 * 10 / 100**2)  # w − V
 
 
 def test_the_scores_of_rg2_sum_to_nothing():
@@ -227,7 +227,7 @@ def test_debiased_ials_ends_where_ials_with_mapped_parameters_does():
 def test_debiased_with_nothing_hidden_is_ials_with_the_positives_taken_out_of_the_unobserved():
     recipe = gr.DebiasedIALS(rank=5, unobserved_weight=0.2, hidden_share=0, hidden_items=0)
     loss = recipe.row_loss(N)
-    assert (loss.own.constant, loss.pull.constant) == (0.8, 1)
+    assert (loss.extra_weight.constant, loss.extra_target.constant) == (0.8, 1)
 
 
 # weights of interactions, and users and items that have none

@@ -1,4 +1,4 @@
-"""Errors in the words of the command line: the library names Python arguments and methods, a person at a terminal types flags.
+"""Translate error messages for the command line: the library names Python arguments and methods, a terminal user types flags.
 
 An argument such as `k=10` becomes the flag of the command that was run, `-k 10`. A method, for which there is no flag, has a
 phrase of its own below. Only what the library itself wrote is translated, never what the user typed.
@@ -29,8 +29,8 @@ PHRASES = {  # of the library, as regular expressions → of the command line
 }
 CALL = r"\w[\w.]*\((?:[^()]|\([^()]*\))*\)"
 VALUE = r"""\([^()]*\)|"[^"]*"|'[^']*'|\.\.\.|[^\s,;:()'"]*[^\s,;:()'".]"""
-KEPT = rf"{CALL}|'[^']*'|\"[^\"]*\""  # specs such as edlae(l2=200), and quotations
-ARGUMENT = re.compile(rf"{KEPT}|(?<![\w.-])(?P<name>[a-z]\w*)(?:=(?P<value>{VALUE}))?")
+UNTRANSLATED = rf"{CALL}|'[^']*'|\"[^\"]*\""  # specs such as edlae(l2=200), and quotations
+ARGUMENT = re.compile(rf"{UNTRANSLATED}|(?<![\w.-])(?P<name>[a-z]\w*)(?:=(?P<value>{VALUE}))?")
 
 
 def option_flags(app: typer.Typer, words: Sequence[str]) -> dict[str, str]:

@@ -199,7 +199,7 @@ def list_tables(*, as_json: bool) -> None:
 def cell_to_json(benchmark: Benchmark, experiment: Experiment, cell: Cell) -> dict[str, Any]:
     """Return a cell of a table as JSON."""
     figures: dict[str, dict[str, Any]] = {
-        name: {"published": cell.published.get(name), "ours": cell.measured(metric)}
+        name: {"published": cell.published.get(name), "ours": cell.measured_figure(metric)}
         for name, metric in experiment.metrics.items()
     }
     if cell.best_on_test is not None:

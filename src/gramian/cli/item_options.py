@@ -20,7 +20,7 @@ from gramian.data.read import read
 from gramian.data.suggestions import MAX_SUGGESTIONS, find_close_texts, find_id_by_text
 from gramian.errors import InvalidInput, UnknownId
 
-N_NAMED = 5  # unknown items of a file that a message names
+MAX_NAMED_ITEMS = 5  # unknown items of a file that a message names
 
 RULE_OPTIONS = {
     "allow": Annotated[list[str] | None, typer.Option(help="Recommend only this item, by id or title; repeat for more.")],
@@ -103,7 +103,7 @@ def read_item_file(catalog: Catalog, path: Path) -> list[Any]:
     items = catalog.find_items(dict.fromkeys(names))
     unknown = [item for item, column in zip(items, catalog.ids.positions(items), strict=True) if column < 0]
     if unknown:
-        few = ", ".join(unknown[:N_NAMED]) + (", ..." if len(unknown) > N_NAMED else "")
+        few = ", ".join(unknown[:MAX_NAMED_ITEMS]) + (", ..." if len(unknown) > MAX_NAMED_ITEMS else "")
         note(f"{len(unknown):,} of {len(items):,} items in {path} are ignored, because the model does not know them: {few}")
     return items
 

@@ -47,7 +47,7 @@ def leaderboard(rows: Sequence[Row], drop: Sequence[str], *, highlight: bool = F
     drop
         The columns that a narrow terminal can do without, the least important first.
     highlight
-        Whether the first row is surely the best.
+        Whether the first row is significantly better than all others.
     title
         Printed above the table.
     """
@@ -101,7 +101,7 @@ def is_lead_significant(p_values: Sequence[float | None]) -> bool:
 
 
 def explain_p_values(metric: str, p_values: Sequence[float | None]) -> list[Text]:
-    """Return a line that says what p is, and whether the first row is surely the best; no line if there is no p."""
+    """Return a line that says what p is, and whether the lead of the first row is significant; no line if there is no p."""
     if len(p_values) < 2 or p_values[1] is None:
         return []
     lead = "" if is_lead_significant(p_values) else " The lead of the best is not significant."
@@ -128,7 +128,7 @@ def benchmark_leaderboard(experiment: Experiment, cells: Sequence[Cell], compari
     """Return the leaderboard of one data set of one's own: the best model first, and how far the others are behind."""
     metric, behind = experiment.choose, f"behind in\n{experiment.choose}"
     others = [name for name in experiment.metrics.values() if name != metric]
-    best_first = sorted(cells, key=lambda cell: -(cell.measured(metric) or 0))
+    best_first = sorted(cells, key=lambda cell: -(cell.measured_figure(metric) or 0))
     p_values = [comparisons[cell.model].p_value if cell.model in comparisons else None for cell in best_first]
     rows = []
     for cell, p_value in zip(best_first, p_values, strict=True):
@@ -157,7 +157,7 @@ def published_table(experiment: Experiment, cells: Sequence[Cell]) -> Group:
     for cell in cells:
         row = {"model": Text(cell.model)}
         for head, (metric, measured) in metrics.items():
-            row[head] = compare_with_published(cell.published.get(metric), cell.measured(measured), measured)
+            row[head] = compare_with_published(cell.published.get(metric), cell.measured_figure(measured), measured)
             if any(other.best_on_test for other in cells):
                 best = None if cell.best_on_test is None else cell.best_on_test["metrics"].get(measured)
                 row[f"{metric}\nselected on test"] = compare_with_published(cell.published.get(metric), best, measured)
@@ -221,7 +221,7 @@ def path_tables(paths: Sequence[RankPath | EpochPath], metric: str) -> Iterator[
 
 
 def point_leaderboard(search: Search, n: int = 10) -> Group:
-    """Return the best points of a search. A point that is surely worse was given up early, after fewer users."""
+    """Return the best points of a search. Pruned points were evaluated on fewer users."""
     varied, results = varied_params(search), search.results[:n]
     rows = []
     for result in results:

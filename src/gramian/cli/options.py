@@ -46,10 +46,13 @@ MinValue = Annotated[
 ]
 TimeColumn = Annotated[str | None, typer.Option("--time", help="Column of times.")]
 TimeFormat = Annotated[
-    str | None, typer.Option("--time-format", help="How times are written, such as %d/%m/%Y; only where text has two readings.")
+    str | None, typer.Option("--time-format", help="How times are written, such as %d/%m/%Y; needed only for ambiguous dates.")
 ]
 WeightChoice = Annotated[
-    str | None, typer.Option("--weight", help=f"{', '.join(WEIGHTINGS)}: what a count or value weighs. As it is by default.")
+    str | None,
+    typer.Option(
+        "--weight", help=f"{', '.join(WEIGHTINGS)}: how counts or values become weights. By default they are not changed."
+    ),
 ]
 SkipNulls = Annotated[bool, typer.Option("--skip-nulls", help="Drop rows without a user, item, value or time.")]
 Separator = Annotated[
@@ -212,20 +215,20 @@ def keyword_option(name: str, annotation: Any, default: Any = None) -> inspect.P
 def expand_argument(
     command: Callable[..., None], name: str, options: list[inspect.Parameter], combine: Callable[[dict[str, Any]], Any]
 ) -> Callable[..., None]:
-    """Return a command that has these options in place of its argument `name`, whose value `combine` makes of them."""
+    """Return a command that takes these options and passes `combine(options)` to the original as its argument `name`."""
     signature = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
-    def expanded(**values: Any) -> None:
-        options_given = {option.name: values.pop(option.name) for option in options}
-        command(**values, **{name: combine(options_given)})
+    def run_expanded(**values: Any) -> None:
+        option_values = {option.name: values.pop(option.name) for option in options}
+        command(**values, **{name: combine(option_values)})
 
-    at = list(signature.parameters).index(name)
-    rest = [parameter for parameter in signature.parameters.values() if parameter.name != name]
-    parameters = sorted([*rest[:at], *options, *rest[at:]], key=lambda parameter: parameter.kind)
-    expanded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return expanded
+    position = list(signature.parameters).index(name)
+    others = [parameter for parameter in signature.parameters.values() if parameter.name != name]
+    parameters = sorted([*others[:position], *options, *others[position:]], key=lambda parameter: parameter.kind)
+    run_expanded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run_expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run_expanded
 
 
 def refuse_options(context: str, options: dict[str, Any]) -> None:

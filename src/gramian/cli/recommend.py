@@ -60,7 +60,7 @@ def recommend_command(
     if out_file and not (history or histories):
         users = [parse_user(fitted, text) for text in user] if user else None
         fitted.recommend_to(out_file, k, users=users, exclude_self=exclude_self, **options)
-        print_written(out_file, len(fitted.users if users is None else users), fitted.catalog, as_json=as_json)
+        print_export_summary(out_file, len(fitted.users if users is None else users), fitted.catalog, as_json=as_json)
         return
     if histories:
         users, items = read_histories(fitted.catalog, histories)
@@ -71,7 +71,7 @@ def recommend_command(
         result = fitted.recommend([parse_user(fitted, text) for text in user or ()], k, exclude_self=exclude_self, **options)
     if out_file:
         write_table(out_file, iter([result.frame()]))
-        print_written(out_file, len(result), fitted.catalog, as_json=as_json)
+        print_export_summary(out_file, len(result), fitted.catalog, as_json=as_json)
     elif as_json:
         print_json({"recommendations": [list_to_json(result, row) for row in range(len(result))]})
     else:
@@ -79,7 +79,7 @@ def recommend_command(
             print_recommendations(result, row, lambda name: suggest_items(fitted.catalog, name))
 
 
-def print_written(path: Path, n_lists: int, catalog: Catalog, *, as_json: bool) -> None:
+def print_export_summary(path: Path, n_lists: int, catalog: Catalog, *, as_json: bool) -> None:
     """Say what was written where."""
     if as_json:
         print_json({"file": str(path), "users": n_lists})

@@ -51,7 +51,7 @@ def print_next_command(*words: object) -> None:
 
 
 def program_name() -> str:
-    """Return what has to be typed in place of "gramian", which is not on the path in an environment that is not active."""
+    """Return the command that runs Gramian: its name if it is on the PATH, else its path or "python -m gramian"."""
     program = sys.argv[0]
     if Path(program).name == "__main__.py":
         return "python -m gramian"
@@ -65,7 +65,7 @@ def note(text: str) -> None:
 
 
 def announce(text: str) -> None:
-    """Print a line about the work under way if somebody is watching: to stderr, on a terminal only.
+    """Print a line about the work under way to stderr, if that is a terminal.
 
     A line rather than a spinner, because the library draws progress bars of its own.
     """
@@ -74,7 +74,7 @@ def announce(text: str) -> None:
 
 
 class CompileWatch(Listener):
-    """Tells on a terminal that Numba compiles kernels, and remembers it for a footnote to measured times."""
+    """Listens for Numba compilations: announces the first, and records it for a footnote to measured times."""
 
     has_compiled = False
 

@@ -23,7 +23,9 @@ def serve_command(
     port: Annotated[int, typer.Option(help="The port to listen at; 0 for any free one.", min=0, max=65_535)] = 8000,
     max_connections: Annotated[
         int,
-        typer.Option(help="How many connections may be open; a further one closes the one that has been idle longest.", min=1),
+        typer.Option(
+            help="Maximum number of open connections; beyond it, a new one closes the one that has been idle longest.", min=1
+        ),
     ] = 500,
     journal: Annotated[Path | None, typer.Option(help="A benchmark's journal, for the leaderboard on the page.")] = None,
     read_token: Annotated[

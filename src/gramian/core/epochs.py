@@ -107,8 +107,9 @@ class EpochRecipe(Recipe):
         dtype
             "float32" or "float64".
         scratch
-            A folder for checkpoints. The same training, killed and started again, continues after the last one to the same
-            bits; so does a training with more epochs. The folder is locked until the generator ends or is closed.
+            A folder for checkpoints. A training that was killed continues after the last one when it is started again with
+            this folder, and gives the same bits; so does a training with more epochs. The folder is locked until the
+            generator ends or is closed.
         repeat_last
             When resuming, yield the epoch of the last checkpoint first, for a caller who has not evaluated it yet.
         n_threads
@@ -157,15 +158,15 @@ class EpochRecipe(Recipe):
             yield from training
 
     def _train(
-        self, events: Interactions, state: TrainingState, done: int, scratch: tuple[Path, Key] | None, n_threads: int | None
+        self, events: Interactions, state: TrainingState, n_done: int, scratch: tuple[Path, Key] | None, n_threads: int | None
     ) -> Generator[Epoch, float | None, None]:
         states = self.iterate(events, state)
         first_objective = state.objective  # NaN before the first epoch
         del state
         score = None
         with progress_bar("epochs", self.n_epochs) as advance:
-            advance(done)
-            for number in range(done + 1, self.n_epochs + 1):
+            advance(n_done)
+            for number in range(n_done + 1, self.n_epochs + 1):
                 with limit_threads(n_threads):
                     state = states.send(score)
                     first_objective = state.objective if isnan(first_objective) else first_objective

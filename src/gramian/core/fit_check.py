@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CHECKED_USERS = 256  # whose lists are compared
 LIST_LENGTH = 20
 POPULAR_PANEL = 512  # columns ranked by popularity at a time
-POOR_SHARE = 0.9  # of Popularity's hits: fewer than these are no accident of the sample
+POOR_SHARE = 0.9  # of Popularity's hits: a fit that finds fewer is poor, and not by chance of the sample
 DIVERGED_GROWTH = 10.0  # how far, in multiples of its first value, an objective may rise above it
 
 
@@ -61,7 +61,7 @@ def warn_if_poor(scorer: Scorer, recipe: Recipe, events: Interactions) -> None:
 
 
 def halve_histories(x: sp.csr_array, n_users: int) -> tuple[sp.csr_array, sp.csr_array]:
-    """Return every other item of n users with two or more, and the rest of their items."""
+    """Split the histories of a sample of users with two or more items: alternate items are inputs, the others targets."""
     users = np.flatnonzero(np.diff(x.indptr) >= 2)
     sample = x[users[:: max(1, len(users) // n_users)][:n_users]]
     row = row_of_entry(sample)

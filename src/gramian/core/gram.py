@@ -113,7 +113,7 @@ class Gram:
     def __iadd__(self, other: Gram) -> Gram:
         """Add another shard's Gram, of other users, into this one, in place.
 
-        The number of users of an item is that of both shards together, so that an item power is applied anew.
+        The popularity of an item becomes the sum over both shards, and an item power is applied to that sum.
         """
         if not isinstance(other, Gram):
             return NotImplemented
@@ -123,11 +123,13 @@ class Gram:
             raise InvalidInput("Grams of the same powers", f"{self.powers} and {other.powers}", "Compute both the same way")
         total = self.catalog.popularity + other.catalog.popularity
         if self.powers.item_power:
-            own, others = ((g.catalog.popularity / np.maximum(total, 1)) ** self.powers.item_power for g in (self, other))
-            self.matrix.scale(own.astype(self.matrix.dtype))
-            others = others.astype(self.matrix.dtype)
+            self_scale, other_scale = (
+                (g.catalog.popularity / np.maximum(total, 1)) ** self.powers.item_power for g in (self, other)
+            )
+            self.matrix.scale(self_scale.astype(self.matrix.dtype))
+            other_scale = other_scale.astype(self.matrix.dtype)
             for first, last, block in self.matrix.blocks():
-                block += other.matrix.block(first, last) * others[first:last] * others[first:, None]
+                block += other.matrix.block(first, last) * other_scale[first:last] * other_scale[first:, None]
         else:
             self.matrix.buffer += other.matrix.buffer
         self.catalog = self.catalog.with_popularity(total)
@@ -176,6 +178,6 @@ def parse_powers(user_power: float, item_power: float) -> GramPowers:
 
 
 def scale_items(matrix: Symmetric, popularity: np.ndarray, power: float) -> None:
-    """Replace S by diag(s)^-power · S · diag(s)^-power, in place. Items that nobody touched stay 0."""
+    """Replace S by diag(s)^-power · S · diag(s)^-power, in place. Items without interactions stay 0."""
     if power:
         matrix.scale((np.maximum(popularity, 1.0) ** -power).astype(matrix.dtype))

@@ -101,7 +101,7 @@ def describe_constraint(field_: Field[Any]) -> str:
         return " or ".join(map(repr, limits["choices"])) + none
     if isinstance(example, Configurable):
         choices = limits["choices"]
-        names = choices.describe() if isinstance(choices, Registry) else " or ".join(f"{kind.__name__}()" for kind in choices)
+        names = choices.describe() if isinstance(choices, Registry) else " or ".join(f"{cls.__name__}()" for cls in choices)
         return names + none
     number = "a whole number" if isinstance(example, int) else "a number"
     low = f" of at least {limits['at_least']:g}" if limits["at_least"] > -inf else ""
@@ -141,8 +141,8 @@ def document(cls: type[Configurable]) -> str:
 
 def type_name(field_: Field[Any]) -> str:
     """Return the name of a parameter's type; of a nested class, its abstract base such as Loss or Solver."""
-    kind = type(field_.metadata["like"])
-    return next((base.__name__ for base in kind.__mro__ if Configurable in base.__bases__), kind.__name__)
+    cls = type(field_.metadata["like"])
+    return next((base.__name__ for base in cls.__mro__ if Configurable in base.__bases__), cls.__name__)
 
 
 class Configurable:
@@ -229,21 +229,21 @@ def params_of_json(data: Mapping[str, Any]) -> Mapping[str, Any]:
     return params
 
 
-def parse_configurable(value: Any, kinds: tuple[type[Configurable], ...]) -> Configurable | None:
+def parse_configurable(value: Any, classes: tuple[type[Configurable], ...]) -> Configurable | None:
     """Return an instance of one of the classes from an instance, its JSON or its spec; None if it is none of these."""
-    if isinstance(value, kinds):
+    if isinstance(value, classes):
         return value
     if isinstance(value, str):
         try:
             value = parse_spec(value)
         except InvalidInput:
             return None
-    by_name = {kind.__name__.lower(): kind for kind in kinds}
+    by_name = {cls.__name__.lower(): cls for cls in classes}
     if not (isinstance(value, Mapping) and str(value.get("name")).lower() in by_name):
         return None
-    kind, params = by_name[str(value["name"]).lower()], params_of_json(value)
-    is_known = isinstance(params, Mapping) and set(params) <= {f.name for f in kind.param_fields()}
-    return kind(**params) if is_known else None
+    cls, params = by_name[str(value["name"]).lower()], params_of_json(value)
+    is_known = isinstance(params, Mapping) and set(params) <= {f.name for f in cls.param_fields()}
+    return cls(**params) if is_known else None
 
 
 def parse_spec(text: str) -> dict[str, Any]:

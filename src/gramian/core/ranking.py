@@ -32,7 +32,7 @@ class Exclusions:
     seen
         Whether to exclude the items of the history.
     self_ids
-        For each history the id of its user, whose item of the same id is excluded (links between nodes of one graph).
+        The user id of each history. The item with the same id is excluded (for links between the nodes of one graph).
     """
 
     seen: bool = True

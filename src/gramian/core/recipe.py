@@ -75,8 +75,8 @@ class Recipe(Configurable, ABC):
         dtype
             "float32", or "float64" for twice the memory where a float32 inverse would be inaccurate.
         scratch
-            A folder for the matrix (as a memory-mapped file) or for checkpoints. The same fit, killed and started again with
-            the same folder, continues where it was.
+            A folder for the matrix (as a memory-mapped file) or for checkpoints. A fit that was killed continues where it
+            stopped when it is started again with this folder.
         n_threads
             How many threads to use; all cores if left out.
 
@@ -111,7 +111,7 @@ class Recipe(Configurable, ABC):
         return self
 
     def canonical_on(self, counts: Counts) -> Recipe:
-        """Return the simplest recipe that gives the same lists on data with so many users and items."""
+        """Return the simplest recipe that gives the same lists on data with these numbers of users and items."""
         return self.canonical()
 
     def require_binary(self, is_binary: bool) -> None:
@@ -207,8 +207,8 @@ def equivalent(first: Recipe, second: Recipe, events: Interactions | Gram | None
     first, second
         The recipes.
     events
-        The interactions, or their Gram matrix, that both are fitted on. A rank as high as these allow is then no constraint.
-        If left out, the lists must be the same on any data.
+        The interactions, or their Gram matrix, that both are fitted on: a low-rank model of the highest possible rank then
+        counts as its full-rank model. If left out, the lists must be the same on any data.
     """
     if not (isinstance(first, Recipe) and isinstance(second, Recipe)):
         raise InvalidInput("two recipes", f"{type(first).__name__} and {type(second).__name__}", "Pass gr.EASE(l2=100), say")

@@ -1,9 +1,9 @@
 """The registry: models, scorers, losses and metrics by name, open to classes from outside the package.
 
-One line registers a class, `gramian.register(MyModel)`; it then saves, loads, tunes, is served and is listed on the command
-line. Modules that register something are found by the entry-point group `gramian.plugins`, or are named in the environment
-variable GRAMIAN_PLUGINS (module names or paths of .py files, separated by commas). Loading a model never imports by a name
-found in a file: only what is registered counts.
+One line registers a class, `gramian.register(MyModel)`; it can then be saved, loaded, tuned, served and listed on the
+command line. Modules that register something are found by the entry-point group `gramian.plugins`, or are named in the
+environment variable GRAMIAN_PLUGINS (module names or paths of .py files, separated by commas). Loading a model never imports
+by a name found in a file: only what is registered counts.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Registry(Mapping[str, E]):
         return f"Registry({self.kind}: {', '.join(self)})"
 
     def describe(self) -> str:
-        """Describe what a parameter accepts that is one of the entries: all of them, or one as an example of many."""
+        """Describe a parameter whose value is one of the entries: list all of them, or name the example."""
         return f"any {self.kind}, such as {self.example}" if self.example else " or ".join(f"{name}()" for name in self)
 
     def add(self, name: str, entry: E) -> None:

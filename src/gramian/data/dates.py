@@ -1,9 +1,9 @@
-"""Times of events: numbers, dates and date-times, and text whose meaning is certain.
+"""Times of events: numbers, dates and date-times, and unambiguous text.
 
-Text is understood where it has one reading only: ISO 8601 and other dates with the year first, dates with the month as an
+Text is parsed only if it is unambiguous: ISO 8601 and other dates with the year first, dates with the month as an
 English word, and numbers of seconds or milliseconds since 1970. Times with `Z` or `+02:00` are converted to UTC; times without
-a zone are taken as UTC. Of `08/05/2011` the order of day and month must follow from another row of the column, such as
-`13/05/2011`; otherwise `time_format` must say it.
+a zone are taken as UTC. In `08/05/2011` the order of day and month is ambiguous: another row of the column, such as
+`13/05/2011`, or `time_format` must decide it.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def strong(
     -------
     Split
     """
-    can_hold_out = np.flatnonzero(np.diff(_require_some(events).matrix.indptr) >= 2)
+    can_hold_out = np.flatnonzero(np.diff(_require_interactions(events).matrix.indptr) >= 2)
     n_validation, n_test = count_held_out_users(events.n_users, len(can_hold_out), validation_users, test_users)
     held_out = can_hold_out[np.argsort(hash_pairs(seed, can_hold_out, 0))[: n_validation + n_test]]
     train = events.take(np.setdiff1d(np.arange(events.n_users), held_out))
@@ -147,7 +147,7 @@ def weak(events: Interactions, *, validation: float = 0.1, test: float = 0.1, se
     -------
     Split
     """
-    matrix = _require_some(events).matrix
+    matrix = _require_interactions(events).matrix
     return _split_entries(events, *mark_weak_parts(matrix, np.arange(events.n_users), validation, test, seed))
 
 
@@ -172,35 +172,35 @@ def leave_last(events: Interactions, *, k: int = 1, validation: bool = True) -> 
 
 
 def temporal(events: Interactions, *, test_from: Any = None, validation_from: Any = None, test: float = 0.1) -> Split:
-    """Hold out what happens after one moment, the same for all users.
+    """Hold out all interactions from a cutoff time on, the same for all users.
 
     Parameters
     ----------
     events
         Interactions with times.
     test_from
-        The first moment of the test part. Left out, the last share `test` of all interactions is the test part.
+        The time at which the test part starts. Left out, the last share `test` of all interactions is the test part.
     validation_from
-        The first moment of the validation part. Left out, there is none.
+        The time at which the validation part starts. Left out, there is none.
     test
         The share of the interactions in the test part, where `test_from` is left out.
 
     Returns
     -------
     Split
-        Users without interactions before the moment are not tested.
+        Users without interactions before the test part are not tested.
     """
     times = _require_times(events)
     if test_from is None:
         _require_share("test", test)
         test_from = np.sort(times)[int((1 - test) * len(times))]
-    cut = parse_moment(test_from, times)
-    train_end = cut if validation_from is None else parse_moment(validation_from, times)
-    if train_end > cut:
-        raise InvalidInput("validation_from before test_from", f"{train_end} after {cut}", "Swap them")
+    test_start = parse_cutoff(test_from, times)
+    train_end = test_start if validation_from is None else parse_cutoff(validation_from, times)
+    if train_end > test_start:
+        raise InvalidInput("validation_from before test_from", f"{train_end} after {test_start}", "Swap them")
     if not (times < train_end).any():
-        raise InvalidInput("interactions before the cut", f"none before {train_end}", "Choose a later moment")
-    before, after = times < cut, times >= cut
+        raise InvalidInput("interactions before the cutoff", f"none before {train_end}", "Choose a later time")
+    before, after = times < test_start, times >= test_start
     train = events.keep(times < train_end)
     validation = None if validation_from is None else _split_from(train, train, events, before & (times >= train_end))
     return _split_from(train, events.keep(before), events, after, validation)
@@ -228,9 +228,9 @@ def published(train: Interactions | str, test: Interactions | None = None) -> Sp
 def _split_from_parts(parts: Mapping[str, Interactions]) -> Split:
     """Return the split of published held-out users, in the columns of all items."""
     items = parts["train"].items
-    for part in parts.values():
-        items = items.union(part.items)
-    parts = {stem: part.reindex(part.users, items) for stem, part in parts.items()}
+    for events in parts.values():
+        items = items.union(events.items)
+    parts = {stem: events.reindex(events.users, items) for stem, events in parts.items()}
 
     def split_users(name: str, validation: Split | None) -> Split:
         fold_in, target = parts[f"{name}_fold_in"], parts[f"{name}_target"]
@@ -278,17 +278,17 @@ def count_held_out_users(
     return n_validation, n_test
 
 
-def parse_moment(moment: Any, times: np.ndarray) -> Any:
-    """Return a moment that can be compared with the times."""
+def parse_cutoff(cutoff: Any, times: np.ndarray) -> Any:
+    """Return a cutoff time in the type of the times."""
     try:
-        if times.dtype.kind != "M" and is_number(moment):
-            return moment
-        if times.dtype.kind == "M" and not is_number(moment):
-            is_aware = isinstance(moment, dt.datetime) and moment.tzinfo is not None
-            return np.datetime64(moment.astimezone(dt.UTC).replace(tzinfo=None) if is_aware else moment).astype(times.dtype)
+        if times.dtype.kind != "M" and is_number(cutoff):
+            return cutoff
+        if times.dtype.kind == "M" and not is_number(cutoff):
+            is_aware = isinstance(cutoff, dt.datetime) and cutoff.tzinfo is not None
+            return np.datetime64(cutoff.astimezone(dt.UTC).replace(tzinfo=None) if is_aware else cutoff).astype(times.dtype)
     except (TypeError, ValueError):
         pass
-    raise InvalidInput(f"a moment comparable with {times.dtype}", repr(moment), "Give it in the type of the times")
+    raise InvalidInput(f"a time comparable with {times.dtype}", repr(cutoff), "Pass it in the type of the times")
 
 
 def _rank_within_user(matrix: sp.csr_array, key: np.ndarray) -> np.ndarray:
@@ -326,7 +326,7 @@ def _split_from(
     target = events.keep(is_target)
     rows = np.flatnonzero((np.diff(target.matrix.indptr) > 0) & (np.diff(known.matrix.indptr) > 0))
     if len(rows) == 0:
-        raise InvalidInput("users with items before their targets", "none", "Choose another split or moment")
+        raise InvalidInput("users with items before their targets", "none", "Choose another split or a later time")
     return Split(train, known.take(rows), target.take(rows), validation)
 
 
@@ -348,12 +348,12 @@ def _parse_user_count(name: str, value: int | float, n_users: int) -> int:
 
 
 def _require_times(events: Interactions) -> np.ndarray:
-    if _require_some(events).times is None:
+    if _require_interactions(events).times is None:
         raise InvalidInput("interactions with times", "none", 'Read them with time="timestamp"')
     return np.asarray(events.times)
 
 
-def _require_some(events: Interactions) -> Interactions:
+def _require_interactions(events: Interactions) -> Interactions:
     if not isinstance(events, Interactions) or events.n_interactions == 0:
         got = "none" if isinstance(events, Interactions) else type(events).__name__
         raise InvalidInput("Interactions to split", got, "Wrap your data: gr.Interactions.of(...)")

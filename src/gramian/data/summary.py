@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """The account of one reading; `str()` gives it in one line.
+    """Counts of what was read, dropped and kept; `str()` formats them as one line.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class ReadSummary:
             "dropped as repeated headers": self.n_headers,
             "merged as duplicates": self.n_duplicates,
         }
-        remarks = [f"{count:,} {what}" for what, count in details.items() if count] + list(self.notes)
+        remarks = [f"{count:,} {label}" for label, count in details.items() if count] + list(self.notes)
         rows, interactions = format_count(self.n_rows, "row"), format_count(self.n_interactions, "interaction")
         users, items = format_count(self.n_users, "user"), format_count(self.n_items, "item")
         return f"read {rows}: {interactions} of {users} with {items}" + (f" ({'; '.join(remarks)})" if remarks else "")

@@ -35,7 +35,7 @@ class ModelComparison:
 
     @property
     def best(self) -> str:
-        """The model with the highest mean, be it significant or not."""
+        """The model with the highest mean, whether or not its lead is significant."""
         return next(iter(self.reports))
 
     @property

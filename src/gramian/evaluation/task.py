@@ -64,7 +64,7 @@ class RankingTask:
     def count_leaked(self, histories: Interactions) -> int:
         """Return how many targets are among these histories of the same users.
 
-        A target that is also known to be in its user's history is not counted: no list shows it. That happens where published
+        A target that is also among the user's known items is not counted: no list shows it. That happens where published
         train and test files overlap.
         """
         rows = histories.users.positions(self.users)

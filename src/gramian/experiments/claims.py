@@ -28,7 +28,7 @@ def judge_claims(benchmark: Benchmark, table: Experiment) -> list[JudgedClaim]:
     A claim whose figures are not in the journal cannot be tested. Figures that the table's own search did not choose do not
     count.
     """
-    cells = {(cell.data, cell.model): cell for cell in benchmark.cells_of(table) if cell.is_own_choice}
+    cells = {(cell.data, cell.model): cell for cell in benchmark.cells_of(table) if cell.is_search_result}
     return [judge_claim(benchmark, table, claim, cells) for claim in table.claims]
 
 
@@ -41,7 +41,7 @@ def judge_claim(benchmark: Benchmark, table: Experiment, claim: Claim, cells: di
     def fill_in(match: re.Match[str]) -> str:
         data, model, metric = match.groups()
         cell = cells.get((data, model))
-        value = None if cell is None else cell.measured(table.metrics.get(metric, metric))
+        value = None if cell is None else cell.measured_figure(table.metrics.get(metric, metric))
         if value is None:
             missing.append(f"{model} on {data}")
         return format_figure(value, table.metrics.get(metric, metric))

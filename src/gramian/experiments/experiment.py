@@ -112,7 +112,7 @@ def list_grid(model: type[Recipe], grid: Grid | None) -> list[Recipe]:
         the model declares.
     """
     if isinstance(grid, Sequence):
-        return [recipe for part in grid for recipe in list_grid(model, part)]
+        return [recipe for subgrid in grid for recipe in list_grid(model, subgrid)]
     if grid is None or PAPER_UNITS not in grid:
         return Space(model, grid).grid()
     convert, names = getattr(model, PAPER_UNITS, None), list(grid[PAPER_UNITS])
@@ -460,11 +460,11 @@ class Experiment:
 
     def select(self, data: list[str], models: list[str]) -> Experiment:
         """Return the experiment with these data sets and models only, by their printed names. An empty list selects all."""
-        for what, names, known in (("data set", data, self.data), ("model", models, self.models)):
+        for noun, names, known in (("data set", data, self.data), ("model", models, self.models)):
             printed = [entry.name for entry in known]
             for name in names:
                 if name not in printed:
-                    raise UnknownId(f"a {what} of {self.name} ({', '.join(printed)})", repr(name), "Choose one of them")
+                    raise UnknownId(f"a {noun} of {self.name} ({', '.join(printed)})", repr(name), "Choose one of them")
         return replace(
             self,
             data=tuple(d for d in self.data if not data or d.name in data),

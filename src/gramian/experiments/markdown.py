@@ -1,4 +1,4 @@
-"""Fill a Markdown template with what a journal has, so that every figure in a document has a row.
+"""Fill a Markdown template from a journal, so that every figure in a document comes from a recorded row.
 
 A template is text with Jinja expressions that call the methods of `JournalTables`:
 
@@ -92,9 +92,9 @@ class JournalTables:
     def _published_row(self, experiment: Experiment, cell: Cell, is_test_shown: bool) -> list[str]:
         theirs = list(cell.published.get(name) for name in experiment.metrics)
         metrics = list(experiment.metrics.values())
-        ours = [cell.measured(metric) if cell.is_own_choice else None for metric in metrics]
+        ours = [cell.measured_figure(metric) if cell.is_search_result else None for metric in metrics]
         row = [cell.model, join_figures(theirs, metrics), join_figures(ours, metrics) or NOT_RUN]
-        row += [join_changes(theirs, ours, metrics), format_params(cell.recipe) if cell.is_own_choice else ""]
+        row += [join_changes(theirs, ours, metrics), format_params(cell.recipe) if cell.is_search_result else ""]
         if is_test_shown:
             point = cell.best_on_test
             best = [None if point is None else point["metrics"].get(metric) for metric in metrics]
@@ -105,7 +105,7 @@ class JournalTables:
     def ranking(self, table: str, data: str) -> str:
         """Return the models whose parameters the table's search chose, best first, each with its difference from the best."""
         experiment, cells = self._cells(table, data)
-        ranked = rank_cells(self.benchmark, [cell for cell in cells if cell.is_own_choice], experiment.choose)
+        ranked = rank_cells(self.benchmark, [cell for cell in cells if cell.is_search_result], experiment.choose)
         heads = ["", *experiment.metrics, f"behind the best in {experiment.choose}, p", "fit", "memory", "parameters"]
         rows = []
         for cell in ranked.cells:
@@ -113,7 +113,7 @@ class JournalTables:
             behind = ""
             if comparison is not None:
                 behind = f"{-comparison.difference:.4f} ± {comparison.stderr:.4f}, {format_p_value(comparison.p_value)}"
-            figures = [format_figure(cell.measured(metric), metric) for metric in experiment.metrics.values()]
+            figures = [format_figure(cell.measured_figure(metric), metric) for metric in experiment.metrics.values()]
             rows.append([cell.model, *figures, behind, cell.duration, cell.memory, format_params(cell.recipe)])
         return markdown_table(heads, rows) if rows else f"*Not run yet: `gramian benchmark {table} --data {data}`.*"
 

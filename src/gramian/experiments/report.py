@@ -236,9 +236,9 @@ def rank_cells(benchmark: Benchmark, cells: list[Cell], metric: str) -> RankedCe
         The metric to sort by.
     """
     comparisons = benchmark.compare_with_best(cells, metric)
-    measured = [cell for cell in cells if cell.measured(metric) is not None]
-    measured.sort(key=lambda cell: -(cell.measured(metric) or 0))
-    ranked = measured + [cell for cell in cells if cell.measured(metric) is None]
+    measured = [cell for cell in cells if cell.measured_figure(metric) is not None]
+    measured.sort(key=lambda cell: -(cell.measured_figure(metric) or 0))
+    ranked = measured + [cell for cell in cells if cell.measured_figure(metric) is None]
     if not measured:
         return RankedCells(ranked, {}, None, "")
     best, *others = measured
@@ -294,7 +294,7 @@ def published_fields(table: Experiment, cell: Cell, is_test_shown: bool) -> list
     """
     fields = []
     for printed, metric in table.metrics.items():
-        theirs, ours = cell.published.get(printed), cell.measured(metric)
+        theirs, ours = cell.published.get(printed), cell.measured_figure(metric)
         difference = format_difference(theirs, ours, metric)
         fields += [TableField(format_figure(theirs, metric)), measured_field(cell, metric), difference]
         if is_test_shown:
@@ -315,7 +315,7 @@ def measured_fields(table: Experiment, cell: Cell, comparison: Comparison | None
 def measured_field(cell: Cell, metric: str) -> TableField:
     """Return a measured figure with its standard error, where it has one."""
     error = None if cell.fit is None else cell.fit["stderr"].get(metric)
-    figure = format_figure(cell.measured(metric), metric)
+    figure = format_figure(cell.measured_figure(metric), metric)
     return TableField(figure if error is None else f"{figure} ± {format_figure(error, metric)}")
 
 

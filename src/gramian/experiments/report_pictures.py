@@ -84,16 +84,16 @@ def draw_pictures(
         yield from draw_costs(name, data, metric, fits, pictures)
         yield from draw_breakdowns(name, data, metric, fits, pictures)
     for along, x_label, log_base in (("rank", "rank", 2.0), ("epoch", "training time (seconds)", 10.0)):
-        found = [r for r in benchmark.curves.values() if (r["table"], r["data"], r["along"]) == (table.name, data, along)]
+        rows = [r for r in benchmark.curves.values() if (r["table"], r["data"], r["along"]) == (table.name, data, along)]
         for is_tuned in (False, True):
-            curves = [row for row in found if ("tuned" in row) == is_tuned]
+            curves = [row for row in rows if ("tuned" in row) == is_tuned]
             if not curves:
                 continue
             points = {label_curve(row, curves): curve_points(row) for row in curves}
-            curve_metric, part = curves[0]["metric"], "test" if is_tuned else "validation"
-            plot = plot_lines(points, x_label, f"{curve_metric} on the {part} split", log_base=log_base)
+            curve_metric, split_name = curves[0]["metric"], "test" if is_tuned else "validation"
+            plot = plot_lines(points, x_label, f"{curve_metric} on the {split_name} split", log_base=log_base)
             cost = "rank" if along == "rank" else "training time, a point for each epoch"
-            caption = f"{curve_metric} on the {part} split of {data} by {cost}.{describe_error_bars(points)}"
+            caption = f"{curve_metric} on the {split_name} split of {data} by {cost}.{describe_error_bars(points)}"
             if is_tuned:
                 caption += " At every rank, the other parameters were chosen on the validation split."
             yield pictures.add(f"{name}-{'tuned-' if is_tuned else ''}{along}s", plot, caption)

@@ -120,7 +120,7 @@ class Cell:
     best_on_test: JournalRow | None = None
     n_test_points: int = 0
 
-    def measured(self, metric: str) -> float | None:
+    def measured_figure(self, metric: str) -> float | None:
         """Return the measured figure of a metric or cost, by its name in this library; None if there is none."""
         if self.fit is None:
             return None
@@ -133,8 +133,8 @@ class Cell:
         return self.fit["metrics"].get(metric)
 
     @property
-    def is_own_choice(self) -> bool:
-        """Whether there is a fit, and the table's own search chose it in this library."""
+    def is_search_result(self) -> bool:
+        """Whether there is a fit by this library, with the parameters that the table's own search chose."""
         return self.fit is not None and "by" not in self.fit and self.note not in (OTHER_PARAMETERS, OTHER_SEARCH)
 
     @property
@@ -264,11 +264,11 @@ class Benchmark:
 
     def _search_together(self, entries: list[ModelEntry], data: ExperimentData, pair: SplitPair, metric: str) -> None:
         """Search models of one kind together first, since they share matrix inverses or a decomposition."""
-        for kind, name in (
+        for base_class, name in (
             (LinearAutoencoder, "linear autoencoders"),
             (SingularShrinkage, "models of one decomposition"),
         ):
-            members = [entry for entry in entries if issubclass(entry.model, kind)]
+            members = [entry for entry in entries if issubclass(entry.model, base_class)]
             grids = [grid for entry in members if len(grid := entry.search_points(data.name)) > 1]
             if len(grids) > 1:
                 self.log(f"{data.name}: searching {name}, {pair.search.train.n_items:,} items")
@@ -424,12 +424,12 @@ class Benchmark:
         others = {model: self.compare(fit, fits[best], metric) for model, fit in fits.items() if model != best}
         return {model: comparison for model, comparison in others.items() if comparison is not None}
 
-    def compare(self, fit: JournalRow, other: JournalRow, metric: str) -> Comparison | None:
-        """Return the paired difference of one fit from another: from the metrics of each user, or else from the journal."""
-        reports = self.load_report(fit["key"]), self.load_report(other["key"])
+    def compare(self, fit: JournalRow, reference: JournalRow, metric: str) -> Comparison | None:
+        """Return the paired difference of a fit from a reference: from the metrics of each user, or else from the journal."""
+        reports = self.load_report(fit["key"]), self.load_report(reference["key"])
         if reports[0] is not None and reports[1] is not None:
             return reports[0].compare(reports[1], metric)
-        row = self.comparisons.get((fit["key"], other["key"], metric))
+        row = self.comparisons.get((fit["key"], reference["key"], metric))
         if row is None:
             return None
         p_value = float("nan") if row["p_value"] is None else row["p_value"]
@@ -444,11 +444,11 @@ class Benchmark:
             return
         best = max(fits, key=lambda model: fits[model]["metrics"][metric])
         pairs = [(model, best) for model in fits] + [claim.pair for claim in experiment.claims if claim.pair is not None]
-        for model, other in pairs:
-            if model not in fits or other not in fits or fits[model]["key"] == fits[other]["key"]:
+        for model, reference in pairs:
+            if model not in fits or reference not in fits or fits[model]["key"] == fits[reference]["key"]:
                 continue
-            keys = [fits[model]["key"], fits[other]["key"]]
-            comparison = None if (*keys, metric) in self.comparisons else self.compare(fits[model], fits[other], metric)
+            keys = [fits[model]["key"], fits[reference]["key"]]
+            comparison = None if (*keys, metric) in self.comparisons else self.compare(fits[model], fits[reference], metric)
             if comparison is not None:
                 p_value = None if comparison.p_value != comparison.p_value else comparison.p_value  # NaN is not JSON
                 row: dict[str, Any] = {"kind": "comparison", "data": data.name, "fits": keys, "metric": metric}

@@ -41,7 +41,9 @@ class MeasuredCost:
         self._started = time.perf_counter()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.seconds = time.perf_counter() - self._started
         if self._bytes_before is not None:
             self.peak_bytes = max(read_process_bytes("VmHWM") - self._bytes_before, 0)
@@ -106,8 +108,8 @@ def warm_up(*recipes: Recipe) -> None:
 
 
 def shrink_params(configured: Shrinkable) -> Shrinkable:
-    """Return a recipe, or a part of one, with a small rank and one epoch."""
+    """Return a recipe, or a nested configurable such as a backbone, with a small rank and one epoch."""
     params = configured.params
     small = {name: min(limit, params[name]) for name, limit in WARM_UP_LIMITS.items() if name in params}
-    parts = {name: shrink_params(part) for name, part in params.items() if isinstance(part, Configurable)}
-    return replace(configured, **small, **parts)
+    nested = {name: shrink_params(value) for name, value in params.items() if isinstance(value, Configurable)}
+    return replace(configured, **small, **nested)

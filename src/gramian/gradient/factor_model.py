@@ -62,8 +62,8 @@ class FactorModel(GradientRecipe):
         has_lower_bound = isinstance(self.loss, InfoNCE) and self.loss.debiased is not None
         name = type(self.loss).__name__
         if (self.loss.needs_cosine or has_lower_bound) and not cosine:
-            what = f"debiased {name}" if has_lower_bound else name
-            raise InvalidInput(f"a backbone with cosine=True for {what}", str(self.backbone), "Pass MF(cosine=True), say")
+            loss_name = f"debiased {name}" if has_lower_bound else name
+            raise InvalidInput(f"a backbone with cosine=True for {loss_name}", str(self.backbone), "Pass MF(cosine=True), say")
         if self.loss.uses_distances and cosine:
             raise InvalidInput(f"a backbone with cosine=False for {name}", str(self.backbone), "Its scores are distances")
         if self.loss.is_pairwise and self.loss.batches_by_user:

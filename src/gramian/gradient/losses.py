@@ -241,8 +241,16 @@ class MSE(Pointwise):
         """Σ_i (1 − y_i)² + weight·s·E_j y_j² + l2·s·‖p‖² of a user with s positives. Debiased, it may have no minimum."""
         if self.debiased is not None:
             return None
-        one, size = SizePolynomial(constant=1), SizePolynomial(linear=1)
-        return RowLoss(SizePolynomial(linear=self.weight), one, one, SizePolynomial(), size, l2, size, binary=True)
+        return RowLoss(
+            unobserved_weight=SizePolynomial(linear=self.weight),
+            extra_weight=SizePolynomial(constant=1),
+            extra_target=SizePolynomial(constant=1),
+            unobserved_target=SizePolynomial(),
+            loss_at_zero=SizePolynomial(linear=1),
+            l2=l2,
+            ridge=SizePolynomial(linear=1),
+            binary=True,
+        )
 
     def negative_gram(self, items: np.ndarray, popularity: np.ndarray) -> np.ndarray:
         q = np.exp(self.log_probabilities(popularity)).astype(items.dtype)
@@ -365,9 +373,16 @@ class RG2Loss(Loss):
         return value, Gradients(-s.positive_weight, s.negative_weight() * (s.negatives + 1))
 
     def row_loss(self, l2: float, n_items: int) -> RowLoss | None:
-        zero, one, size = SizePolynomial(), SizePolynomial(constant=1), SizePolynomial(linear=1)
-        share = SizePolynomial(linear=1 / n_items)
-        return RowLoss(share, zero, one, SizePolynomial(linear=-1 / n_items), zero, 2 * l2, size, binary=True)
+        return RowLoss(
+            unobserved_weight=SizePolynomial(linear=1 / n_items),
+            extra_weight=SizePolynomial(),
+            extra_target=SizePolynomial(constant=1),
+            unobserved_target=SizePolynomial(linear=-1 / n_items),
+            loss_at_zero=SizePolynomial(),
+            l2=2 * l2,
+            ridge=SizePolynomial(linear=1),
+            binary=True,
+        )
 
 
 for loss in (Softmax, SampledSoftmax, BPR, BCE, Sparsemax, UIB, SML, MSE, CCL, InfoNCE, MINE, MINEPlus, RG2Loss):

@@ -40,7 +40,7 @@ def save_checkpoint(folder: Path, key: dict[str, Any], checkpoint: Checkpoint) -
 
 
 def load_latest_checkpoint(folder: Path, key: dict[str, Any]) -> Checkpoint | None:
-    """Return the newest complete checkpoint, if there is one. A damaged one gives way to the one before."""
+    """Return the newest valid checkpoint, or None. If the newest is damaged, warn and return the previous one."""
     checkpoints, damaged = [], {}
     for name in CHECKPOINTS:
         try:
@@ -62,12 +62,12 @@ def load_latest_checkpoint(folder: Path, key: dict[str, Any]) -> Checkpoint | No
         if not checkpoints:
             raise problem
         warnings.warn(f"{problem} Continuing from the epoch before.", RestartWarning, stacklevel=4)
-        _make_room(path)
+        _set_aside_damaged(path)
     return max(checkpoints, key=lambda checkpoint: checkpoint.epoch, default=None)
 
 
-def _make_room(path: Path) -> None:
-    """Rename a damaged checkpoint that the next one cannot replace, because its manifest does not show whose it is."""
+def _set_aside_damaged(path: Path) -> None:
+    """Rename a checkpoint whose manifest is too damaged for the next save to recognise and replace it."""
     try:
         require_replaceable(path, "checkpoint", path)
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Damage: content of a saved folder that is not what `save` writes. It is reported as `DamagedFile`, whatever it led to."""
+"""Report invalid content of a saved folder as `DamagedFile`, whatever error it caused."""
 
 from __future__ import annotations
 

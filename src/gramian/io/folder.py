@@ -66,7 +66,7 @@ def require_replaceable(folder: Path, kind: str, path: Path) -> None:
 
 
 def _find_obstacle(path: Path, kind: str) -> str | None:
-    """Say why what is at the path must not be deleted; None if it may be."""
+    """Return the reason why the path must not be replaced, for an error message; None if it may be."""
     if path.is_symlink() or not path.is_dir() or path == Path.cwd():
         return "is something else"
     names = set(os.listdir(path))
@@ -103,7 +103,7 @@ def write_folder(
 
 
 def delete_folder(path: Path, kind: str) -> None:
-    """Delete a saved object of this kind, and what killed saves left of it. Leave anything else as it is."""
+    """Delete a saved object of this kind, and temporary files that killed saves left. Leave anything else as it is."""
     delete_abandoned(path)
     with suppress(InvalidInput), hold_lock(path.parent):
         require_replaceable(path, kind, path)

@@ -51,7 +51,7 @@ class Journal:
             self._read(self.path)
 
     def add(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """Append a row with its provenance, and return both. Rows of several processes never mix."""
+        """Append a row with its provenance, and return both. Rows of several processes are never interleaved."""
         assert next(iter(row)) == self.first_key
         complete = {**row, **provenance()}
         line = json.dumps(complete, ensure_ascii=False).encode() + b"\n"

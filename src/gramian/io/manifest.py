@@ -34,7 +34,7 @@ def encode_manifest(kind: str, facts: Mapping[str, Any], files: Mapping[str, Siz
 
 
 def decode_manifest(text: bytes, path: Path, kind: str) -> dict[str, Any]:
-    """Return the checked manifest of the folder at `path`. Raises `DamagedFile`, or any error that other JSON leads to."""
+    """Return the checked manifest of the folder at `path`. Raises `DamagedFile`; malformed JSON may raise other errors."""
     manifest: dict[str, Any] = json.loads(text)
     if not isinstance(manifest, dict) or not is_plain(manifest):
         raise ValueError("not a manifest")

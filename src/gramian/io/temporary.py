@@ -54,7 +54,7 @@ def find_temporary_paths(path: Path, suffix: str) -> list[Path]:
 
 @contextmanager
 def create_temporary(path: Path, create: Callable[[Path], None]) -> Iterator[Path]:
-    """Make a temporary file or folder beside `path`, and yield it. If something is there in the end, it is deleted.
+    """Make a temporary file or folder beside `path`, and yield it. If it still exists when the block ends, it is deleted.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def create_temporary(path: Path, create: Callable[[Path], None]) -> Iterator[Pat
 
 
 def delete_abandoned(path: Path) -> None:
-    """Delete what killed processes left of writing to `path`. What a live process is writing is locked, and stays."""
+    """Delete temporary files that killed processes left beside `path`. Those of running processes are locked, and stay."""
     with hold_lock(path.parent):
         _delete_abandoned(path)
 

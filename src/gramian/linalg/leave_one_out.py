@@ -104,7 +104,7 @@ def rank_candidates(
     stored = (inverse.buffer, inverse.n, inverse.width)
     v, w = np.empty(len(x)), np.empty(len(x))
     inflation, m_error = np.empty(users.shape[0]), np.empty(users.shape[0])
-    with BLAS.limited(1):  # the kernel's threads already use all cores
+    with BLAS.limit(1):  # the kernel's threads already use all cores
         solve_users(v, w, inflation, m_error, indptr, users.indices, x, known, delta, *stored)
     hidden = sp.csr_array((x[known], users.indices[known], np.concatenate([[0], np.cumsum(known)])[indptr]), users.shape)
     candidates = [TopK(users.shape[0], n_candidates, hidden, np.ones(inverse.n, np.bool_)) for _ in families]
@@ -134,7 +134,7 @@ def rank_candidates(
         if n_candidates > k + 1 or n_candidates == inverse.n:
             has_all = (columns[unsure, -1] < 0) | (n_candidates == inverse.n)  # a list that is not full has every item
             users_arrays = (indptr, users.indices, x, v, w, delta, inflation, m_error)
-            with BLAS.limited(1):
+            with BLAS.limit(1):
                 kth = rescore_candidates(
                     family_lists, unsure, columns, *users_arrays, p_ii, s, has_one_user, family_constants, *stored
                 )

@@ -10,7 +10,7 @@ from gramian.errors import NotEnoughMemory
 
 # The memory limits of Linux containers, which the figures of the host do not show.
 CGROUP = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")  # a line for each hierarchy: number, controllers, path, separated by colons
+PROCESS_CGROUPS = Path("/proc/self/cgroup")  # a line for each hierarchy: number, controllers, path, separated by colons
 # Files with the limit and the usage, and the key in memory.stat of cached files, which count as used but are dropped first.
 V2_FILES = ("memory.max", "memory.current", "inactive_file")
 V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -33,9 +33,9 @@ def address_space_bytes() -> Iterator[int]:
 
 
 def container_bytes() -> Iterator[int]:
-    """Yield what is left in each control group of this process, and in those around it, of version 1 and 2."""
+    """Yield the free memory of each control group of this process and of its parent groups (cgroup v1 and v2)."""
     try:
-        hierarchies = [line.split(":", 2) for line in OWN_CGROUPS.read_text().splitlines()]
+        hierarchies = [line.split(":", 2) for line in PROCESS_CGROUPS.read_text().splitlines()]
     except OSError:
         return
     for _, controllers, path in hierarchies:
@@ -53,7 +53,7 @@ def container_bytes() -> Iterator[int]:
 
 
 def _group_bytes(folder: Path, limit: str, usage: str, cache: str) -> Iterator[int]:
-    """Yield what is left in a control group. Nothing if it has no limit, or is not visible from inside a container."""
+    """Yield the free memory of a control group; nothing if it has no limit or is not visible from inside a container."""
     with suppress(OSError, ValueError, KeyError):  # the limit may be "max"
         free = int((folder / limit).read_text()) - int((folder / usage).read_text())
         statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())

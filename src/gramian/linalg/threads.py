@@ -29,7 +29,7 @@ def limit_threads(n: int | None) -> Iterator[None]:
         raise InvalidInput(f"n_threads from 1 to {max_threads}", repr(n), "Leave it out to use every core")
     n = available_cores() if n is None else int(n)
     set_num_threads(n)  # Numba's limit belongs to the calling thread
-    with BLAS.limited(n):
+    with BLAS.limit(n):
         try:
             yield
         finally:
@@ -44,7 +44,7 @@ class BlasThreads:
         self.original: Any = None  # the limiter of the first context, which remembers the original number
 
     @contextmanager
-    def limited(self, n: int) -> Iterator[None]:
+    def limit(self, n: int) -> Iterator[None]:
         """Run BLAS on n threads within a `with`, which may be nested and may overlap with others in other threads."""
         with self.lock:
             limiter = load_controller().limit(limits=n, user_api="blas")

@@ -85,7 +85,7 @@ class AlternatingRecipe(EpochRecipe):
         item_rows = RowProblems(
             sp.csr_array(x.T.tocsr()), item_coefficients, np.ascontiguousarray(coefficients[:, [EXTRA_WEIGHT, EXTRA_TARGET]])
         )
-        base = float(loss.base.at(sizes[sizes > 0]).sum())
+        loss_at_zero = float(loss.loss_at_zero.at(sizes[sizes > 0]).sum())
         while True:
             fixed, basis = FixedSide.of(items, self.user_gram(items), items.sum(axis=0, dtype=np.float64))
             items, users = fixed.factors, self.half_step(user_rows, fixed, users, basis)[0]
@@ -93,7 +93,7 @@ class AlternatingRecipe(EpochRecipe):
             fixed, basis = FixedSide.of(users, gram, total)
             users, (items, values) = fixed.factors, self.half_step(item_rows, fixed, items, basis)
             penalty = float(exact_coefficients[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
-            yield TrainingState.of(users, items, float(values.sum()) + penalty + base)
+            yield TrainingState.of(users, items, float(values.sum()) + penalty + loss_at_zero)
 
     def item_coefficients(self, sums: UserSums, dtype: np.dtype) -> np.ndarray:
         """Return the five coefficients of each item's row."""
@@ -149,11 +149,11 @@ class WRMF(AlternatingRecipe):
     def row_loss(self, n_items: int) -> RowLoss:
         weight = SizePolynomial(constant=1 + self.positive_weight)
         return RowLoss(
-            shared=SizePolynomial(constant=1),
-            own=SizePolynomial(constant=self.positive_weight),
-            pull=weight,
-            rest=SizePolynomial(),
-            base=SizePolynomial(linear=weight.constant),
+            unobserved_weight=SizePolynomial(constant=1),
+            extra_weight=SizePolynomial(constant=self.positive_weight),
+            extra_target=weight,
+            unobserved_target=SizePolynomial(),
+            loss_at_zero=SizePolynomial(linear=weight.constant),
             l2=self.l2,
             ridge=SizePolynomial(constant=1),
         )
@@ -182,11 +182,11 @@ def l2_exponent_param() -> Any:
 def ials_row_loss(n_items: int, unobserved_weight: float, l2: float, l2_exponent: float) -> RowLoss:
     """Return the loss of a user's row under iALS."""
     return RowLoss(
-        shared=SizePolynomial(constant=unobserved_weight),
-        own=SizePolynomial(constant=1),
-        pull=SizePolynomial(constant=1),
-        rest=SizePolynomial(),
-        base=SizePolynomial(linear=1),
+        unobserved_weight=SizePolynomial(constant=unobserved_weight),
+        extra_weight=SizePolynomial(constant=1),
+        extra_target=SizePolynomial(constant=1),
+        unobserved_target=SizePolynomial(),
+        loss_at_zero=SizePolynomial(linear=1),
         l2=l2,
         ridge=SizePolynomial(constant=unobserved_weight * n_items, linear=1),
         exponent=l2_exponent,
@@ -246,11 +246,11 @@ class DebiasedIALS(AlternatingRecipe):
         biased, a = ials_row_loss(n_items, self.unobserved_weight, self.l2, self.l2_exponent), self.unobserved_weight
         constant, inverse = 1 + self.hidden_share, self.hidden_items
         return RowLoss(
-            shared=biased.shared,
-            own=SizePolynomial(inverse=(1 - a) * inverse, constant=(1 - a) * constant),
-            pull=SizePolynomial(inverse=inverse, constant=constant),
-            rest=SizePolynomial(),
-            base=SizePolynomial(constant=inverse, linear=constant),
+            unobserved_weight=biased.unobserved_weight,
+            extra_weight=SizePolynomial(inverse=(1 - a) * inverse, constant=(1 - a) * constant),
+            extra_target=SizePolynomial(inverse=inverse, constant=constant),
+            unobserved_target=SizePolynomial(),
+            loss_at_zero=SizePolynomial(constant=inverse, linear=constant),
             l2=self.l2,
             ridge=biased.ridge,
             exponent=biased.exponent,

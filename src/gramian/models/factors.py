@@ -29,6 +29,13 @@ from gramian.validation import is_number
 
 LARGEST_COEFFICIENT = 3e38  # of a saved loss: rows are solved in float32
 LARGEST_EXPONENT = 10  # of a saved loss; the literature has 0 to 1
+SAVED_NAMES = {  # field of RowLoss → its name in model folders, which is that of version 0.1
+    "unobserved_weight": "shared",
+    "extra_weight": "own",
+    "extra_target": "pull",
+    "unobserved_target": "rest",
+    "loss_at_zero": "base",
+}
 
 
 class SizePolynomial(NamedTuple):
@@ -52,15 +59,15 @@ class RowLoss:
 
     Parameters
     ----------
-    shared
+    unobserved_weight
         w⁰, the weight of every item.
-    own
+    extra_weight
         w⁺ − w⁰, the additional weight of a positive.
-    pull
+    extra_target
         w⁺t⁺ − w⁰t⁰, the additional target of a positive, times its weight.
-    rest
+    unobserved_target
         w⁰t⁰, the target of every item, times its weight.
-    base
+    loss_at_zero
         The loss of a model whose scores are all 0.
     l2, ridge, exponent
         The penalty on the user's vector is l2 · ridge(s)^exponent.
@@ -68,11 +75,11 @@ class RowLoss:
         Whether the weights in a history count as 1.
     """
 
-    shared: SizePolynomial
-    own: SizePolynomial
-    pull: SizePolynomial
-    rest: SizePolynomial
-    base: SizePolynomial
+    unobserved_weight: SizePolynomial
+    extra_weight: SizePolynomial
+    extra_target: SizePolynomial
+    unobserved_target: SizePolynomial
+    loss_at_zero: SizePolynomial
     l2: float
     ridge: SizePolynomial
     exponent: float = 1.0
@@ -81,7 +88,7 @@ class RowLoss:
     @property
     def is_shared(self) -> bool:
         """Whether all rows share one system, because positives have no additional weight."""
-        return self.own == SizePolynomial()
+        return self.extra_weight == SizePolynomial()
 
     def row_coefficients(self, sizes: np.ndarray) -> np.ndarray:
         """Return the five coefficients of each user's row. A user without interactions has no influence, and the vector 0."""
@@ -89,20 +96,24 @@ class RowLoss:
         coefficients[:, RIDGE] = 1
         s = sizes[sizes > 0].astype(np.float64)
         columns = {
-            UNOBSERVED_WEIGHT: self.shared.at(s),
-            EXTRA_WEIGHT: self.own.at(s),
-            EXTRA_TARGET: self.pull.at(s),
-            UNOBSERVED_TARGET: self.rest.at(s),
+            UNOBSERVED_WEIGHT: self.unobserved_weight.at(s),
+            EXTRA_WEIGHT: self.extra_weight.at(s),
+            EXTRA_TARGET: self.extra_target.at(s),
+            UNOBSERVED_TARGET: self.unobserved_target.at(s),
         }
         columns[RIDGE] = self.l2 * self.ridge.at(s) ** self.exponent
         for column, values in columns.items():
             coefficients[sizes > 0, column] = values
         return coefficients
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the coefficients under the names that model folders have."""
+        return {SAVED_NAMES.get(name, name): value for name, value in asdict(self).items()}
+
     @staticmethod
     def from_json(facts: dict[str, Any]) -> RowLoss:
         """Restore a loss from a model folder, after checking it."""
-        types = {f.name: f.type for f in fields(RowLoss)}
+        types = {SAVED_NAMES.get(f.name, f.name): f.type for f in fields(RowLoss)}
         require_content(set(facts) == set(types), "the coefficients of a loss")
         polynomials = {name: value for name, value in facts.items() if types[name] == "SizePolynomial"}
         is_four = all(isinstance(value, list) and len(value) == 4 for value in polynomials.values())
@@ -111,7 +122,8 @@ class RowLoss:
         is_moderate = all(is_number(number) and abs(number) < LARGEST_COEFFICIENT for number in numbers)
         require_content(is_moderate and abs(facts["exponent"]) <= LARGEST_EXPONENT, "finite coefficients of a loss")
         require_content(isinstance(facts["binary"], bool), "whether a loss is for 0/1 interactions")
-        return RowLoss(**facts | {name: SizePolynomial(*value) for name, value in polynomials.items()})
+        saved = facts | {name: SizePolynomial(*value) for name, value in polynomials.items()}
+        return RowLoss(**{f.name: saved[SAVED_NAMES.get(f.name, f.name)] for f in fields(RowLoss)})
 
 
 class Factors(Scorer):
@@ -159,23 +171,25 @@ class Factors(Scorer):
         return cosine_similarities(self.fixed.factors, item)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
-        """score = q·A⁻¹(Σ_j v_j (pull q_j + rest/s · g)), with A the system of this history's row: a sum over the history."""
+        """score = q·A⁻¹(Σ_j v_j (extra_target q_j + unobserved_target/s · g)), A the row's system: a sum over the history."""
         if len(history) == 0:
             return np.zeros(0)
         values = np.ones_like(values) if self.loss.binary else values
-        q, seen = self.fixed.factors[item].astype(np.float64), self.fixed.factors[history].astype(np.float64)
+        q, vectors = self.fixed.factors[item].astype(np.float64), self.fixed.factors[history].astype(np.float64)
         size = values.sum(dtype=np.float64)
         (row,) = self.loss.row_coefficients(np.array([size]))
         system = np.diag(row[UNOBSERVED_WEIGHT] * self.fixed.spectrum.astype(np.float64) + row[RIDGE])
-        system += row[EXTRA_WEIGHT] * (seen.T * values) @ seen
+        system += row[EXTRA_WEIGHT] * (vectors.T * values) @ vectors
         solution = np.linalg.lstsq(system, q)[0]
-        return values * (row[EXTRA_TARGET] * (seen @ solution) + row[UNOBSERVED_TARGET] / size * (self.fixed.total @ solution))
+        return values * (
+            row[EXTRA_TARGET] * (vectors @ solution) + row[UNOBSERVED_TARGET] / size * (self.fixed.total @ solution)
+        )
 
     def factors(self) -> dict[str, np.ndarray]:
         return {"vector": self.fixed.factors}
 
     def save(self) -> SavedScorer:
-        return {"rule": asdict(self.loss)}, asdict(self.fixed)
+        return {"rule": self.loss.to_json()}, asdict(self.fixed)
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Factors:

@@ -133,18 +133,18 @@ class FilterBasis:
         v, scale = self.eigenpairs.vectors[:, :rank], self.root[:, None] ** (2 * power)
         coefficients = np.ones(1) if sharpening is None else sharpening.coef
 
-        def make() -> Scorer:
+        def compute() -> Scorer:
             decoder = apply_polynomial(self.operator, coefficients, (v * scale).astype(v.dtype))
             return LowRankWeights(v / scale, decoder)
 
-        return self.reuse("low-pass", (rank, power, *coefficients), make)
+        return self.reuse("low-pass", (rank, power, *coefficients), compute)
 
-    def reuse(self, kind: str, key: Hashable, make: Callable[[], Scorer]) -> Scorer:
-        """Return the last scorer of a kind if it has this key, or else make it."""
-        if kind not in self.last or self.last[kind][0] != key:
-            self.last.pop(kind, None)  # its memory is free before the next one is computed
-            self.last[kind] = key, make()
-        return self.last[kind][1]
+    def reuse(self, term: str, key: Hashable, compute: Callable[[], Scorer]) -> Scorer:
+        """Return the cached scorer of a term ("filter" or "low-pass") if it was computed for this key, or else compute it."""
+        if term not in self.last or self.last[term][0] != key:
+            self.last.pop(term, None)  # frees its memory before the next one is computed
+            self.last[term] = key, compute()
+        return self.last[term][1]
 
 
 def filter_scorer(operator: Symmetric | ImplicitGram, transfer: Chebyshev) -> Scorer:

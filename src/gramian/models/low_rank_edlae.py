@@ -292,11 +292,11 @@ def solve_decoder(u: np.ndarray, g: np.ndarray, c: np.ndarray) -> np.ndarray:
     inverse = small_inverse(u.T @ g)  # K⁻¹
     ku, kg = u @ inverse, g @ inverse
     rounding = 10 * float(np.finfo(u.dtype).eps)
-    off = np.maximum(1 - row_products(u, kg), 0)  # 1 − b
-    rest = np.maximum(c - row_products(g, kg), rounding * c)  # c − e, which is 0 at full rank: then v = −K⁻¹u/a
-    denominator = off**2 + row_products(u, ku) * rest
+    one_minus_b = np.maximum(1 - row_products(u, kg), 0)
+    c_minus_e = np.maximum(c - row_products(g, kg), rounding * c)  # 0 at full rank: then v = −K⁻¹u/a
+    denominator = one_minus_b**2 + row_products(u, ku) * c_minus_e
     scale = np.divide(1, denominator, out=np.zeros_like(denominator), where=denominator > 0)
-    return (off * scale).astype(u.dtype) * kg - (rest * scale).astype(u.dtype) * ku
+    return (one_minus_b * scale).astype(u.dtype) * kg - (c_minus_e * scale).astype(u.dtype) * ku
 
 
 def improve_encoder(

@@ -121,7 +121,7 @@ class RG2NewtonCG(EpochRecipe):
     def iterate(self, events: Interactions, state: TrainingState) -> Generator[TrainingState, float | None, None]:
         objective = RG2Objective(events, self.l2, state.items.dtype)
         sizes = objective.s[objective.s > 0].astype(np.float64)
-        base = float(rg_loss(events.n_items, self.l2).base.at(sizes).sum())
+        loss_at_zero = float(rg_loss(events.n_items, self.l2).loss_at_zero.at(sizes).sum())
         z = np.concatenate([state.users, state.items])
         del state
         data_gradient = objective.data_gradient(z)
@@ -130,7 +130,7 @@ class RG2NewtonCG(EpochRecipe):
             z = z + objective.step_length(z, direction, descent) * direction
             del descent, direction
             data_gradient = objective.data_gradient(z)
-            value = objective.value(z, data_gradient) + base
+            value = objective.value(z, data_gradient) + loss_at_zero
             require_solved(np.array([value]))
             yield TrainingState.of(z[: objective.m], z[objective.m :], value)
 

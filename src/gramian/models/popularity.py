@@ -10,7 +10,7 @@ from gramian.models.scorers import GlobalScores
 
 @configurable
 class Popularity(Recipe):
-    """The items that most users touched, for everybody, without what a user has seen."""
+    """The most popular items, the same for every user, without those in the user's history."""
 
     def fit_scorer(self, events: Interactions, dtype: type) -> GlobalScores:
         return GlobalScores(events.popularity)

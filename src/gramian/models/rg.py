@@ -51,11 +51,11 @@ def rg_loss(n_items: int, l2: float, negative_weight: float = 1.0, interaction: 
     """
     n, a = n_items, negative_weight
     return RowLoss(
-        shared=SizePolynomial(linear=a - interaction),
-        own=SizePolynomial(linear=1 - a),
-        pull=SizePolynomial(constant=n, linear=-(1 - a)),
-        rest=SizePolynomial(linear=-a),
-        base=SizePolynomial(constant=n**2, linear=(a - 2) * n, square=1 - a),
+        unobserved_weight=SizePolynomial(linear=a - interaction),
+        extra_weight=SizePolynomial(linear=1 - a),
+        extra_target=SizePolynomial(constant=n, linear=-(1 - a)),
+        unobserved_target=SizePolynomial(linear=-a),
+        loss_at_zero=SizePolynomial(constant=n**2, linear=(a - 2) * n, square=1 - a),
         binary=True,
         l2=l2,
         ridge=SizePolynomial(linear=a * n, square=1 - a),

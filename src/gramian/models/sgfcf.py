@@ -87,8 +87,8 @@ class ShareOfTotal(Scorer):
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> ShareOfTotal:
-        own = {name.removeprefix("0."): array for name, array in arrays.items() if name.startswith("0.")}
-        scorer, totals = SCORERS.find(facts["scorer"]).load(facts["facts"], own), arrays["totals"]
+        scorer_arrays = {name.removeprefix("0."): array for name, array in arrays.items() if name.startswith("0.")}
+        scorer, totals = SCORERS.find(facts["scorer"]).load(facts["facts"], scorer_arrays), arrays["totals"]
         require_content(totals.shape == (scorer.n_items,) and totals.dtype == np.float64, "a total for every item")
         return ShareOfTotal(scorer, totals)
 

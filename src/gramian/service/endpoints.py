@@ -268,7 +268,7 @@ class Service:
 
         def respond() -> Response:
             served, journal = self.find_model(name), self.journal
-            measured = [] if journal is None else read_journal(lambda: journal.measured(served.model.recipe))
+            measured = [] if journal is None else read_journal(lambda: journal.find_metrics(served.model.recipe))
             return AsciiJSONResponse(self.model_info(served) | {"measured": measured} | self.model_card(served))
 
         return await self.lookups.run(respond)

@@ -23,7 +23,7 @@ class ConnectionLimits:
     Parameters
     ----------
     max_connections
-        How many connections may be open. A further one closes the one that has waited longest on its client.
+        How many connections may be open. Beyond it, a new connection closes the one that has waited longest for its client.
     max_header_bytes
         The size of the request line and the headers of one request.
     header_seconds

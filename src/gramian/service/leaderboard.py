@@ -45,7 +45,7 @@ class Leaderboard:
         _, tables = self.read_journal()
         return tables
 
-    def measured(self, recipe: Recipe) -> list[dict[str, Any]]:
+    def find_metrics(self, recipe: Recipe) -> list[dict[str, Any]]:
         """Return the metrics of all fits of a recipe, on any data, with their standard errors and the number of users."""
         recipe_json = recipe.to_json()
         benchmark, _ = self.read_journal()
@@ -95,7 +95,7 @@ def row_json(table: Experiment, cell: Cell, comparison: Comparison | None) -> di
     """Return a row: published and measured figures, the paired difference from the best model, costs and parameters."""
     fit: Any = cell.fit or {"stderr": {}, "seconds": None, "peak_bytes": None}
     figures = {
-        name: {"published": cell.published.get(name), "ours": cell.measured(metric), "stderr": fit["stderr"].get(metric)}
+        name: {"published": cell.published.get(name), "ours": cell.measured_figure(metric), "stderr": fit["stderr"].get(metric)}
         for name, metric in table.metrics.items()
     }
     is_tested = comparison is not None and comparison.p_value == comparison.p_value  # not NaN, as with a single user

@@ -237,7 +237,7 @@ class ServedModel:
 def users_per_slice(n_items: int) -> int:
     """Return how many users of a batch are ranked at once.
 
-    It depends on the model only: sums in another order may differ in the last digit, and a batch must not change by the load.
+    It depends on the model only: sums in another order may differ in the last digit, and a batch must not depend on the load.
     """
     return max(1, min(MAX_USERS_PER_SLICE, SCORES_PER_SLICE // n_items))
 

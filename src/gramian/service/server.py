@@ -123,9 +123,9 @@ def run_server(
 
 
 def start_garbage_collection() -> None:
-    """Collect what loading and compiling left, and then only what requests leave.
+    """Collect the garbage of loading and compiling now, and from then on only that of requests.
 
-    In the middle of requests, that first collection would hold them up for 0.1 to 0.2 s.
+    Later, the first collection would delay requests by 0.1 to 0.2 s.
     """
     gc.collect()
     gc.freeze()  # what was loaded stays, so the garbage collector need not look at it again

@@ -48,7 +48,7 @@ class WorkQueue:
             self.is_empty.set()
 
     async def run(self, work: Callable[[], R]) -> R:
-        """Do the work in the thread and return its result. Cancelling this call takes work that has not begun off the queue."""
+        """Do the work in the thread and return its result. Work that has not begun can be cancelled: it leaves the queue."""
         self.enter()
         try:
             return await self.run_in_place(work)

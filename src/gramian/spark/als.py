@@ -210,8 +210,8 @@ class ShufflingTrainer:
         """
         n_blocks = self.task.n_blocks
 
-        def send_to_blocks(part: UserVectors) -> Iterator[tuple[int, UserVectors]]:
-            rows, vectors = part
+        def send_to_blocks(saved: UserVectors) -> Iterator[tuple[int, UserVectors]]:
+            rows, vectors = saved
             for number in range(n_blocks):
                 in_block = rows % n_blocks == number
                 yield number, (rows[in_block], vectors[in_block])
@@ -263,7 +263,7 @@ def item_block_parts(task: AlsTask, block: Block) -> Iterator[tuple[int, tuple[i
 
 def join_item_block_parts(parts: Iterable[tuple[int, tuple[int, ItemBlock]]]) -> Iterator[ItemBlock]:
     """Join what all user blocks sent to one item block, in the order of the user blocks."""
-    ordered = [part for _, (_, part) in sorted(parts, key=sender)]
-    x = sp.hstack([part.matrix for part in ordered], format="csr")
+    item_blocks = [item_block for _, (_, item_block) in sorted(parts, key=sender)]
+    x = sp.hstack([item_block.matrix for item_block in item_blocks], format="csr")
     matrix = csr_from_sorted(row_of_entry(x), x.indices, x.data, x.shape)
-    yield ItemBlock(matrix, np.concatenate([part.column_coefficients for part in ordered]))
+    yield ItemBlock(matrix, np.concatenate([item_block.column_coefficients for item_block in item_blocks]))

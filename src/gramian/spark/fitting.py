@@ -44,8 +44,8 @@ def fit(
     dtype
         "float32", or "float64" for twice the memory.
     scratch
-        A path that the cluster can write (a folder, hdfs://, s3a://) for the checkpoints of alternating least squares. The same
-        training, killed and started again, continues after the last checkpoint, on a cluster of any size.
+        A path that the cluster can write (a folder, hdfs://, s3a://) for the checkpoints of alternating least squares. A
+        training that was killed continues after the last checkpoint when it is started again, on a cluster of any size.
     every
         How many epochs from one checkpoint to the next.
     n_threads

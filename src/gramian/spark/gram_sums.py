@@ -75,15 +75,15 @@ def multiply_block(
         kernel = GramKernel(rows, BLOCK_WIDTH)
         for number, (first, last) in spans:
             if kernel.costs[first:last].any():
-                part = np.empty((kernel.n - first) * (last - first), dtype)
-                kernel.write(part, first, last)
-                yield number, part.astype(np.uint16) if is_count and part.max() < 2**16 else part
+                entries = np.empty((kernel.n - first) * (last - first), dtype)
+                kernel.write(entries, first, last)
+                yield number, entries.astype(np.uint16) if is_count and entries.max() < 2**16 else entries
 
 
 def sum_block_column(parts: Iterable[BlockColumn]) -> Iterator[BlockColumn]:
     """Sum the parts of one block column in float64: a float32 sum of ones would stop growing at 2²⁴."""
     total: BlockColumn | None = None
-    for number, part in parts:
-        total = number, part.astype(np.float64) if total is None else np.add(total[1], part, out=total[1])
+    for number, entries in parts:
+        total = number, entries.astype(np.float64) if total is None else np.add(total[1], entries, out=total[1])
     if total is not None:
-        yield total[0], total[1].astype(np.float32) if part.dtype != np.float64 else total[1]
+        yield total[0], total[1].astype(np.float32) if entries.dtype != np.float64 else total[1]

@@ -16,7 +16,7 @@ from gramian.data.split import (
     mark_last_parts,
     mark_targets,
     mark_weak_parts,
-    parse_moment,
+    parse_cutoff,
 )
 from gramian.errors import InvalidInput
 from gramian.linalg.hashing import hash_pairs
@@ -154,25 +154,25 @@ def leave_last_split(events: SparkInteractions, *, k: int = 1, validation: bool 
 
 @reraise_task_errors()
 def temporal_split(events: SparkInteractions, *, test_from: Any, validation_from: Any = None) -> SparkSplit:
-    """Hold out what happens after one moment, the same for all users: the same split as `gr.split.temporal`.
+    """Hold out all interactions from a cutoff time on, the same for all users: the same split as `gr.split.temporal`.
 
     Parameters
     ----------
     events
         Interactions with times.
     test_from
-        The first moment of the test part.
+        The time at which the test part starts.
     validation_from
-        The first moment of the validation part. Left out, there is none.
+        The time at which the validation part starts. Left out, there is none.
 
     Returns
     -------
     SparkSplit
-        Users without interactions before the moment are not tested.
+        Users without interactions before the test part are not tested.
     """
     no_times = np.empty(0, require_timed(events))
-    test_start = parse_moment(test_from, no_times)
-    train_end = test_start if validation_from is None else parse_moment(validation_from, no_times)
+    test_start = parse_cutoff(test_from, no_times)
+    train_end = test_start if validation_from is None else parse_cutoff(validation_from, no_times)
     if train_end > test_start:
         raise InvalidInput("validation_from before test_from", f"{train_end} after {test_start}", "Swap them")
 
@@ -190,7 +190,7 @@ def split_entries(events: SparkInteractions, mark_parts: Callable[[Block], tuple
     if n_test == 0:
         raise InvalidInput("at least one target", "none", "Hold out more, or give users more items")
     if n_test + n_validation == events.n_interactions:
-        raise InvalidInput("interactions before the cut", "none", "Choose a later moment")
+        raise InvalidInput("interactions before the cutoff", "none", "Choose a later time")
 
     def is_test(block: Block) -> np.ndarray:
         return mark_parts(block)[0]

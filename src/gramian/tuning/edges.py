@@ -1,4 +1,4 @@
-"""The best point at the edge of its search space: say so, and try further values where that is cheap."""
+"""Detect a best point at the edge of its search space, and extend the space where that is cheap."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def find_edges(space: Space, recipes: Sequence[Recipe], best: Sequence[Recipe]) 
 def points_beyond(space: Space, edges: Sequence[Edge], recipes: Sequence[Recipe], best: Recipe) -> dict[str, list[Recipe]]:
     """Return, for each parameter at an edge, the best recipe with the next value beyond it.
 
-    Only parameters that the caller left to their own list are extended, and of these only numbers that do not change the cost
-    of a fit, as ranks and epochs do. A model that is trained in epochs is not extended: every value costs a training.
+    A parameter is extended only if the caller did not pass values for it, and if it is a number that does not change the cost
+    of a fit. Ranks and numbers of epochs do. Models trained in epochs are never extended, because each value costs a training.
     """
     points: dict[str, list[Recipe]] = {}
     if issubclass(space.model, EpochRecipe):
@@ -80,7 +80,7 @@ def points_beyond(space: Space, edges: Sequence[Edge], recipes: Sequence[Recipe]
     for edge in edges:
         field, tried = declared[edge.name], sorted({recipe.params[edge.name] for recipe in recipes})
         value = next_value(tried, edge.is_highest, field.metadata["below"])
-        n_added = len(set(tried) - {coerce(listed, field) for listed in space.axes[edge.name]})  # type: ignore[union-attr]
+        n_added = len(set(tried) - {coerce(axis_value, field) for axis_value in space.axes[edge.name]})  # type: ignore[union-attr]
         is_open = edge.name not in space.named and n_added < MAX_ADDED and isinstance(field.default, float)
         if is_open and coerce(value, field) is not None:
             points[edge.name] = list(space.vary_free(replace(best, **{edge.name: value}), edge.name))  # type: ignore[type-var]

@@ -90,8 +90,8 @@ def epoch_path(
     dtype, n_threads
         As in `recipe.fit`.
     scratch
-        A folder for the last checkpoints, all reports and the best model. The same path, killed and started again, continues
-        where it was.
+        A folder for the last checkpoints, all reports and the best model. A path that was killed continues where it
+        stopped when it is started again with this folder.
 
     Returns
     -------

@@ -77,10 +77,10 @@ def learn_penalties(recipe: LRR, split: Split, pairs: TopEigenpairs, ratio: floa
     low, high = (sigma**2 / (sigma**2 + l2 * bound) for bound in (ratio, 1 / ratio))
     start = sigma**2 / (sigma**2 + l2)
     scale = 1 / max(float(np.std(features @ start.astype(features.dtype))), 1e-12)  # t: differences of scores of about 1
-    found = minimize(
+    solution = minimize(
         lambda f: pairwise_loss(features, f, scale), start, jac=True, method="L-BFGS-B", bounds=np.stack([low, high], axis=1)
     )
-    penalties = sigma**2 * (1 / np.clip(found.x, low, high) - 1)
+    penalties = sigma**2 * (1 / np.clip(solution.x, low, high) - 1)
     return LRR(recipe.rank, tuple(float(penalty) for penalty in penalties))
 
 

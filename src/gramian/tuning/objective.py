@@ -18,7 +18,7 @@ from gramian.evaluation.metrics import MetricLike, parse_metric
 from gramian.evaluation.task import RankingTask
 from gramian.tuning.shared_fits import SharedFit
 
-FIRST_BLOCK, LARGEST_BLOCK = 8_192, 16_384  # users evaluated before hopeless recipes are first dropped, and at most at once
+FIRST_BLOCK, LARGEST_BLOCK = 8_192, 16_384  # users evaluated before the first pruning, and at most at once
 
 
 class Objective(ABC):
@@ -38,7 +38,7 @@ class Objective(ABC):
         return min(self.metric.k, self.train.n_items)
 
     def blocks(self) -> list[np.ndarray]:
-        """Return the users in blocks that double in size, so that hopeless recipes are found early."""
+        """Return the users in blocks that double in size, so that poor recipes are pruned early."""
         ends = [FIRST_BLOCK]
         while ends[-1] < self.n_users:
             ends.append(ends[-1] + min(ends[-1], LARGEST_BLOCK))

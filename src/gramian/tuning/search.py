@@ -1,8 +1,8 @@
 """Hyperparameter search without repeated work: equivalent points are evaluated once, and recipes that share a fit are fitted
 together.
 
-A point is given up early when, on the users evaluated so far, it is surely worse than the best one: below it by four standard
-errors of the paired difference.
+A point is pruned, that is evaluated on no further users, when on the users so far its mean is below that of the best point by
+four standard errors of the paired difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gramian.tuning.shared_fits import SharedFit, SharedFits
 from gramian.tuning.space import Space, create_study
 from gramian.validation import require_whole_number
 
-SURELY_WORSE = 4.0  # standard errors of the paired difference
+PRUNING_MARGIN = 4.0  # standard errors of the paired difference by which a pruned point is worse than the best
 MAX_SHOWN_POINTS = 10  # in a notebook
 MAX_LEADERS = 10  # points whose metric of each user is kept, to compare them with the best
 
@@ -67,7 +67,7 @@ class Result:
 
 @dataclass(frozen=True, repr=False)
 class Search:
-    """The results of a search, best first; those given up early come last.
+    """The results of a search, best first; pruned ones come last.
 
     Parameters
     ----------
@@ -223,10 +223,10 @@ def tune(
 def score_together(recipes: Sequence[Recipe], split: Split, metric: str, journal: str | Path) -> None:
     """Evaluate recipes of several models with shared fits, and write the outcomes to the journal for later searches.
 
-    No recipe is given up early: the better one may be of another model, and so not be a point of the later search.
+    No recipe is pruned: the recipe it lost to may be of another model, and so not be a point of the later search.
     """
     search = RunningSearch(SplitObjective(split, metric), journal, np.float32)
-    search.surely_worse = float("inf")
+    search.pruning_margin = float("inf")
     search.evaluate(recipes)
 
 
@@ -268,7 +268,7 @@ class RunningSearch:
     """A search in progress: the outcomes so far, and the metric of each user under the best point so far."""
 
     def __init__(self, objective: Objective, journal: str | Path | None, dtype: type) -> None:
-        self.objective, self.surely_worse = objective, SURELY_WORSE
+        self.objective, self.pruning_margin = objective, PRUNING_MARGIN
         key = f"{objective.fingerprint} {np.dtype(dtype)}"
         self.journal = SearchJournal(journal, key, str(objective.metric))
         self.fits = SharedFits(objective.train, dtype, objective.n_scored)
@@ -299,7 +299,7 @@ class RunningSearch:
                 started = time.perf_counter()
 
     def is_known(self, key: str) -> bool:
-        """Whether a point is evaluated: on all users, or given up against a point of this search."""
+        """Whether a point is evaluated: on all users, or pruned because it lost to a point of this search."""
         outcome = self.journal.outcomes.get(key)
         return outcome is not None and (outcome.n_users == self.objective.n_users or outcome.lost_to in self.keys)
 
@@ -340,14 +340,14 @@ class RunningSearch:
         return list(tried)
 
     def outcomes(self, fit: SharedFit) -> list[Outcome]:
-        """Evaluate a shared fit, a block of users at a time, and drop recipes that are surely worse than the best."""
+        """Evaluate a shared fit, a block of users at a time, and prune recipes that are clearly worse than the best."""
         values = np.full((len(fit.recipes), self.objective.n_users), np.nan)
         remaining, evaluated_rows = list(range(len(fit.recipes))), np.zeros(0, np.int64)
         for rows in self.objective.blocks():
             for member, block in zip(remaining, self.objective.values(fit.subset(remaining), rows), strict=True):
                 values[member, rows] = block
             evaluated_rows = np.concatenate([evaluated_rows, rows])
-            remaining = [m for m in remaining if not self.is_hopeless(values[m, evaluated_rows], evaluated_rows)]
+            remaining = [m for m in remaining if not self.should_prune(values[m, evaluated_rows], evaluated_rows)]
             if not remaining:
                 break
         best_before = self.best_key
@@ -365,12 +365,12 @@ class RunningSearch:
                     del self.leaders[min(self.leaders, key=lambda key: self.leaders[key].mean())]
         return outcomes
 
-    def is_hopeless(self, values: np.ndarray, rows: np.ndarray) -> bool:
-        """Whether a point is surely worse than the best so far."""
+    def should_prune(self, values: np.ndarray, rows: np.ndarray) -> bool:
+        """Whether a point is worse than the best so far by more than the pruning margin."""
         if self.best is None or len(rows) == self.objective.n_users:
             return False
         difference = values - self.best[rows]
-        return bool(difference.mean() + self.surely_worse * standard_error(difference) < 0)
+        return bool(difference.mean() + self.pruning_margin * standard_error(difference) < 0)
 
     def result(self, recipes: Sequence[Recipe]) -> Search:
         """Return the results of these recipes, best first."""

@@ -20,9 +20,9 @@ class Outcome:
     value, stderr
         The mean of the metric and its standard error.
     n_users
-        On how many users it was evaluated: fewer than all if it was given up early.
+        On how many users it was evaluated: fewer than all if it was pruned.
     lost_to
-        The point that was surely better, if it was given up early.
+        The key of the point it lost to, if it was pruned.
     """
 
     value: float

@@ -115,10 +115,10 @@ def parse_axis(name: str, values: Any) -> Range | list[Any]:
         return Range(*map(float, values))
     if isinstance(values, Mapping) or not hasattr(values, "__iter__"):
         raise InvalidInput(f"a list of values for {name}, or a range (low, high)", repr(values), "Pass [10, 100], say")
-    listed = [v.item() if isinstance(v, np.generic) else v for v in values]
-    if not listed:
+    choices = [v.item() if isinstance(v, np.generic) else v for v in values]
+    if not choices:
         raise InvalidInput(f"at least one value for {name}", "none", "Pass [10, 100], say")
-    return listed
+    return choices
 
 
 def create_study(seed: int) -> Any:
