@@ -131,7 +131,8 @@ def rank_scaled(
     best = [ScaledTopK(histories.shape[0], k, histories, scales[members]) for members in models]
     for first, panels in align_panels([finite_panels(term, histories) for term in terms]):
         for weights, lists in zip(mixes, best, strict=True):
-            lists.push(mix_panels(panels, weights), first)
+            panel = mix_panels(panels, weights)
+            lists.push(panel.copy() if panel is panels[0] and len(mixes) > 1 else panel, first)  # pushing may overwrite it
     columns = np.empty((histories.shape[0], len(mix), k), np.int32)
     for members, lists in zip(models, best, strict=True):
         columns[:, members] = lists.lists()

@@ -19,7 +19,7 @@ from gramian.core.params import configurable, param
 from gramian.core.recipe import GramRecipe
 from gramian.core.scorer import Scorer
 from gramian.data.interactions import Interactions
-from gramian.linalg.symmetric import Symmetric, stored_size
+from gramian.linalg.symmetric import stored_size
 from gramian.models.graph_filter import filter_bytes, filter_scorer, normalised_gram, prefers_dense
 
 FILTERS = {1: (0, 1), 2: (0, 2, -1), 3: (0, 0.71, 0.1, -0.01)}  # powers of P
@@ -49,10 +49,7 @@ class TurboCF(GramRecipe):
         return Polynomial(FILTERS[self.order]).convert(domain=(0, 1), kind=Chebyshev)
 
     def solve(self, gram: Gram, overwrite: bool) -> Scorer:
-        return self.filter_matrix(gram.matrix if overwrite else gram.matrix.copy())
-
-    def filter_matrix(self, matrix: Symmetric) -> Scorer:
-        """Return the scorer from R̃ᵀR̃, in its memory."""
+        matrix = gram.matrix if overwrite else gram.matrix.copy()
         if self.power != 1:
             np.power(matrix.buffer, matrix.dtype.type(self.power), out=matrix.buffer)
         return filter_scorer(matrix, self.transfer)
