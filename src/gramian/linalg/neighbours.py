@@ -32,13 +32,15 @@ def select_neighbours(columns, values, indptr, indices, data, item_ptr, users, i
     n_chunks = min(n, 256)
     for chunk in prange(n_chunks):
         total, touched, weights = np.zeros(n), np.empty(n, np.int32), np.empty(n)
+        is_touched = np.zeros(n, np.bool_)  # a total of 0 does not tell: products of tiny weights underflow
         for item in range(chunk, n, n_chunks):
             n_touched = 0
             for q in range(item_ptr[item], item_ptr[item + 1]):
                 user, weight = users[q], np.float64(item_data[q])
                 for p in range(indptr[user], indptr[user + 1]):
                     j = indices[p]
-                    if total[j] == 0:
+                    if not is_touched[j]:
+                        is_touched[j] = True
                         touched[n_touched] = j
                         n_touched += 1
                     total[j] += weight * data[p]
@@ -47,7 +49,7 @@ def select_neighbours(columns, values, indptr, indices, data, item_ptr, users, i
                 j = touched[t]
                 scale = a[item] * b[j]
                 weight = total[j] * scale / (1 + shrinkage * scale)
-                total[j] = 0
+                total[j], is_touched[j] = 0, False
                 if j != item and weight > 0:
                     touched[n_kept], weights[n_kept] = j, weight
                     n_kept += 1

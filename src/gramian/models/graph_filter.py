@@ -32,7 +32,7 @@ from gramian.models.spectral import GramSource, SpectralRecipe
 MAX_SCORES = 2**25  # users × items whose scores are in memory at once: 128 MB in float32
 MAX_BLOCK = 2**22  # items × users that are filtered together: 16 MB in float32 for each array
 BLOCK_USERS = 64  # users that are filtered together, or fewer: 256 bytes of a row in float32
-BLOCK_ARRAYS = 7  # of that size: three of the recurrence, a temporary one, and the product with its part of each thread
+FILTER_ARRAYS = 7  # of that size: three of the recurrence, a temporary one, and the product with its part of each thread
 DENSE_ENTRIES = 50  # n²/interactions up to which p(Q) is a dense matrix: from operation counts, with BLAS 30 times as fast
 MAX_DEGREE = 1_000  # of a saved filter
 
@@ -109,7 +109,7 @@ def block_users(n_items: int) -> int:
 def scoring_bytes(n_items: int, itemsize: int) -> int:
     """Return the peak memory of filtering the few histories with which a fit is checked."""
     n_users = min(CHECKED_USERS, max(16, MAX_SCORES // n_items))
-    return n_items * (n_users + BLOCK_ARRAYS * block_users(n_items)) * itemsize
+    return n_items * (n_users + FILTER_ARRAYS * block_users(n_items)) * itemsize
 
 
 @dataclass
