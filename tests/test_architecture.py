@@ -17,7 +17,20 @@ SOURCE = Path(gr.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 # Each layer may import those before it, and itself.
-LAYERS = ["errors", "validation", "progress", "linalg", "data", "io", "core", "models", "gradient", "evaluation", "tuning"]
+LAYERS = [
+    "errors",
+    "validation",
+    "progress",
+    "linalg",
+    "data",
+    "io",
+    "core",
+    "rerank",
+    "models",
+    "gradient",
+    "evaluation",
+    "tuning",
+]
 LAYERS += ["spark", "experiments", "service", "cli", "__main__"]
 MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
 
@@ -114,7 +127,8 @@ PUBLIC = {
     "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RP3beta", "RankPath",
     "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SVDAE", "Search", "Split",
     "SteckUpdates", "Subspace", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets", "epoch_path", "equivalent",
-    "errors", "evaluate", "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "split", "tune",
+    "errors", "evaluate", "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "rerank", "split",
+    "tune",
 }  # fmt: skip
 INTERNAL = {"version", "load_model"}  # imported to be used in an __init__.py
 
