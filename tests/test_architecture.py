@@ -122,8 +122,8 @@ def test_no_top_level_name_is_defined_in_two_modules():
 PUBLIC = {
     "ADMMEDLAE", "ALSEDLAE", "BSPM", "Blend", "Catalog", "ChebyCF", "Cholesky", "ConjugateGradient", "DAN", "DEQL", "DLAE",
     "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath", "Explanation",
-    "GFCF", "Gram", "IALS", "Interactions", "ItemKNN", "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression",
-    "MODELS", "Metric", "ModelComparison", "NuclearNormMF",
+    "GFCF", "Gram", "HistoryChange", "IALS", "Interactions", "ItemKNN", "LRR", "LowRankDLAE", "LowRankEDLAE",
+    "LowRankRegression", "MODELS", "Metric", "MissingExplanation", "ModelComparison", "NuclearNormMF",
     "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RP3beta", "RankPath",
     "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SVDAE", "Search", "Split",
     "SteckUpdates", "Subspace", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets", "epoch_path", "equivalent",

@@ -10,6 +10,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramian.core.histories import Histories, History, encode_histories
+from gramian.core.missing import (
+    DEFAULT_POOL,
+    DENIED,
+    NOT_ALLOWED,
+    SEEN,
+    UNKNOWN,
+    MissingExplanation,
+    MissingItem,
+    explain_missing_item,
+)
 from gramian.core.params import format_value, params_of_json
 from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels
 from gramian.core.registry import MODELS, SCORERS
@@ -278,6 +288,65 @@ class Recommender:
             None if titles is None else dict(zip(ids, titles, strict=True)),
             unknown,
         )
+
+    def explain_missing(
+        self,
+        history: History,
+        item: Any,
+        k: int = 10,
+        *,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
+        allow_tags: Iterable[str] | None = None,
+        deny_tags: Iterable[str] = (),
+        exclude_seen: bool = True,
+        pool: int | None = DEFAULT_POOL,
+        n_threads: int | None = None,
+    ) -> MissingExplanation:
+        """Say why an item is missing from the list of a history, and which smallest change of the history would bring it in.
+
+        Parameters
+        ----------
+        history
+            Item ids, or item id → weight, as in `recommend_for`.
+        item
+            The item in question. It may be unknown to the model.
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, n_threads
+            As in `recommend_for`: they make the list that the item is missing from. Re-ranking is not considered.
+        pool
+            How many items to consider for adding: those that raise the item's score most, and those now in the list. None
+            considers all, so that the smallest change of one or two items is found if there is one; that takes memory and
+            time of the order of the squared number of items.
+
+        Returns
+        -------
+        MissingExplanation
+            Its `status`, `rank` and the score it is `lacking`; if it is ranked out, the smallest `addition` to the history
+            and the smallest `removal`, and what was `searched`.
+        """
+        row, (unknown,) = self.encode_histories([history])
+        k = min(require_whole_number("k", k, example=10), len(self.catalog))
+        if pool is not None:
+            require_whole_number("pool", pool, example=DEFAULT_POOL)
+        column = int(self.catalog.ids.positions([item])[0])
+        if column < 0:
+            return MissingExplanation(item, None, UNKNOWN, k, unknown=tuple(unknown), fallback=row.nnz == 0)
+        everything = np.ones(len(self.catalog), np.bool_)
+        not_denied, permitted = (
+            everything if mask is None else mask
+            for mask in (
+                self.catalog.allowed(deny=deny, deny_tags=deny_tags),
+                self.catalog.allowed(allow, deny, allow_tags, deny_tags),
+            )
+        )
+        status = ""
+        if exclude_seen and column in row.indices:
+            status = SEEN
+        elif not permitted[column]:
+            status = NOT_ALLOWED if not_denied[column] else DENIED
+        question = MissingItem(self.scorer, self.catalog, row, column, k, permitted, exclude_seen)
+        with limit_threads(n_threads):
+            return explain_missing_item(question, status, pool, unknown)
 
     def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
         """Return a model that has also learned from these new users, equal to a new fit at a fraction of its cost.

@@ -41,7 +41,7 @@ def order_by_marginal_relevance(order, cause, amount, columns, relevance, simila
         append_rest(order[u], is_taken, (1 - diversity) * relevance[u, :n] - diversity * nearest, min(k, n))
 
 
-@njit(inline="always")
+@njit(cache=True)
 def append_rest(order, is_taken, values, rank):  # type: ignore[no-untyped-def]
     # what was not picked follows by its value
     for p in np.argsort(-values, kind="mergesort"):
@@ -50,7 +50,7 @@ def append_rest(order, is_taken, values, rank):  # type: ignore[no-untyped-def]
             rank += 1
 
 
-@njit(inline="always")
+@njit(cache=True)
 def divergence_term(target, count, total, smoothing):  # type: ignore[no-untyped-def]
     # p log(p / q̃) with q̃ = (1 − smoothing) · count / total + smoothing · p; the term is 0 where p is
     if target <= 0:
