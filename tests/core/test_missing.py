@@ -84,7 +84,7 @@ def test_with_all_items_the_smallest_change_is_found(model, exclude_seen):
                 size, rank, changes = expected
                 assert (len(change), change.rank) == (size, rank)
                 assert frozenset(change.added if adds else change.removed) in changes
-    assert (True, 1) in sizes
+    assert any(size for _, size in sizes)
 
 
 def test_some_items_need_two_and_some_have_none(ease):
