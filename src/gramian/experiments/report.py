@@ -245,7 +245,8 @@ def rank_cells(benchmark: Benchmark, cells: list[Cell], metric: str) -> RankedCe
     about = f"Best first by {metric}. {describe_figures(best)}"
     if not others:
         return RankedCells(ranked, comparisons, None, about)
-    about += f" p is from a paired t-test against {best.model}, the best in {metric}, over the same users."
+    about += f" p is from a paired t-test against {best.model}, the best in {metric}, over the same users, corrected for"
+    about += " the number of models (Holm 1979)."
     is_compared = all(cell.model in comparisons for cell in others)
     is_winner = is_compared and all(comparisons[cell.model].p_value < SIGNIFICANCE for cell in others)
     if is_winner:

@@ -32,6 +32,7 @@ from gramian.core.scorer import SupportsFactors
 from gramian.data.split import Split
 from gramian.errors import DamagedFile, Inaccurate, InvalidInput, MissingFile, NotEnoughMemory, NotSupported
 from gramian.evaluation.breakdown import by_activity, by_popularity
+from gramian.evaluation.comparison import correct_p_values
 from gramian.evaluation.metrics import largest_cutoff, parse_metrics
 from gramian.evaluation.report import Comparison, Report
 from gramian.evaluation.task import RankingTask
@@ -415,14 +416,15 @@ class Benchmark:
         Returns
         -------
         dict
-            Model → its paired difference from the best. Models whose per-user metrics are gone are left out.
+            Model → its paired difference from the best, with p-values corrected for the number of models. Models whose
+            per-user metrics are gone are left out.
         """
         fits = {cell.model: cell.fit for cell in cells if cell.fit is not None and metric in cell.fit["metrics"]}
         if not fits:
             return {}
         best = max(fits, key=lambda model: fits[model]["metrics"][metric])
         others = {model: self.compare(fit, fits[best], metric) for model, fit in fits.items() if model != best}
-        return {model: comparison for model, comparison in others.items() if comparison is not None}
+        return correct_p_values({model: comparison for model, comparison in others.items() if comparison is not None})
 
     def compare(self, fit: JournalRow, reference: JournalRow, metric: str) -> Comparison | None:
         """Return the paired difference of a fit from a reference: from the metrics of each user, or else from the journal."""
