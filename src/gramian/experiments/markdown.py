@@ -20,7 +20,7 @@ from gramian.experiments.claims import judge_claims
 from gramian.experiments.experiment import COSTS, Experiment, format_figure, format_p_value
 from gramian.experiments.report import AS_PUBLISHED, rank_cells
 from gramian.experiments.report_pictures import label_curve
-from gramian.experiments.runner import Benchmark, Cell, JournalRow
+from gramian.experiments.runner import PUBLISHED_ONLY, Benchmark, Cell, JournalRow
 from gramian.io.atomic import atomic_file
 from gramian.progress import format_duration
 from gramian.validation import format_install_advice
@@ -103,7 +103,10 @@ class JournalTables:
         return row
 
     def ranking(self, table: str, data: str) -> str:
-        """Return the models whose parameters the table's search chose, best first, each with its difference from the best."""
+        """Return the models whose parameters the table's search chose, best first, each with its difference from the best.
+
+        Models of which there are published figures only come last.
+        """
         experiment, cells = self._cells(table, data)
         ranked = rank_cells(self.benchmark, [cell for cell in cells if cell.is_search_result], experiment.choose)
         heads = ["", *experiment.metrics, f"behind the best in {experiment.choose}, p", "fit", "memory", "parameters"]
@@ -115,6 +118,9 @@ class JournalTables:
                 behind = f"{-comparison.difference:.4f} ± {comparison.stderr:.4f}, {format_p_value(comparison.p_value)}"
             figures = [format_figure(cell.measured_figure(metric), metric) for metric in experiment.metrics.values()]
             rows.append([cell.model, *figures, behind, cell.duration, cell.memory, format_params(cell.recipe)])
+        for cell in (cell for cell in cells if rows and cell.note == PUBLISHED_ONLY):
+            figures = [format_figure(cell.published.get(printed), metric) for printed, metric in experiment.metrics.items()]
+            rows.append([cell.model, *figures, "", "", "", PUBLISHED_ONLY])
         return markdown_table(heads, rows) if rows else f"*Not run yet: `gramian benchmark {table} --data {data}`.*"
 
     def curves(self, table: str, data: str) -> str:

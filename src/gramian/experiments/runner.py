@@ -71,6 +71,7 @@ REQUIRED_KEYS = {  # of each kind of row
 }
 OTHER_PARAMETERS = "with other parameters than the table asks for"  # notes of fits that the table's own search did not choose
 OTHER_SEARCH = "chosen by another search than the table's"
+PUBLISHED_ONLY = "published only"  # the note on a model that is not run
 BREAKDOWN_CUTOFF = 20  # length of the lists that are broken down by popularity
 
 JournalRow = Mapping[str, Any]
@@ -253,7 +254,7 @@ class Benchmark:
                 elif row is not None:
                     note = row.get("failed", "its fit is not in the journal")
                 else:
-                    note = ("data missing" if missing else "not run") if entry.recipe else "published only"
+                    note = ("data missing" if missing else "not run") if entry.recipe else PUBLISHED_ONLY
                 selected = self.selected_on_test.get((experiment.name, data.name, entry.name))
                 is_current = selected is not None and (row is None or selected["split"] == row["split"])
                 point = self._tested_point(selected["point"]) if selected is not None and is_current else None
@@ -543,6 +544,11 @@ class Benchmark:
                 figures = {"value": point["metrics"][metric], "stderr": point["stderr"].get(metric)}
                 points.append({"at": rank, **figures, "recipe": recipe.to_json()})
         return points
+
+
+def compares_with_published(cells: Sequence[Cell]) -> bool:
+    """Whether models that are run have published figures, so that a table compares these; if not, it ranks the models."""
+    return any(cell.published for cell in cells if cell.note != PUBLISHED_ONLY) or all(cell.fit is None for cell in cells)
 
 
 def describe_fit(entry: ModelEntry, data: str, row: JournalRow, fit: JournalRow) -> str:
