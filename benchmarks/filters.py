@@ -21,6 +21,7 @@ from numpy.polynomial import Chebyshev
 
 import gramian as gr
 from gramian.core.gram import Gram
+from gramian.core.recipe import Recipe
 from gramian.data.ids import Index
 from gramian.data.synthetic import clustered
 from gramian.linalg.eigen import ImplicitGram
@@ -100,7 +101,7 @@ def score_all(events: gr.Interactions, transfer: Chebyshev, is_dense: bool) -> N
             pass
 
 
-def compile_kernels(*recipes: gr.Recipe) -> None:
+def compile_kernels(*recipes: Recipe) -> None:
     """Fit and serve small models, so that compilation is not measured."""
     events = clustered(2_000, 1_600, 20_000)
     for recipe in recipes:
