@@ -16,6 +16,7 @@ from gramian.core.results import Recommendations as Recommendations
 from gramian.data import datasets as datasets
 from gramian.data import split as split
 from gramian.data.catalog import Catalog as Catalog
+from gramian.data.features import Features as Features
 from gramian.data.interactions import Interactions as Interactions
 from gramian.data.read import read as read
 from gramian.data.split import Split as Split
