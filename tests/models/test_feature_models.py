@@ -1,6 +1,7 @@
 """Models that learn from item features: their definitions, their limits, new items, and what features explain."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -280,7 +281,7 @@ def test_feature_ials_converges_to_a_stationary_point_of_its_loss(exponent):
     recipe = gr.FeatureIALS(rank=3, l2=0.05, l2_exponent=exponent, feature_l2=0.4, solver=gr.Cholesky())
     history = states(recipe, 400, interactions(X))
     objectives = [state.objective for state in history]
-    assert all(later <= earlier + 1e-9 for earlier, later in zip(objectives, objectives[1:], strict=False))
+    assert all(later <= earlier + 1e-9 for earlier, later in pairwise(objectives))
     p, q = history[-1].users, history[-1].items
     G = best_feature_vectors(recipe, X, q)
     value = feature_ials_loss(recipe, X, p, q, G)

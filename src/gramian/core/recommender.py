@@ -317,7 +317,7 @@ class Recommender:
             raise InvalidInput("a feature that the model knows for every new item", got, "Leave these items out")
         catalog = self.catalog.append(added, titles)
         with limit_threads(n_threads):
-            scorer = self.recipe.add_items(self.scorer, known, catalog.features)
+            scorer = self.recipe.add_items(self.scorer, known, known.join(added))
         histories = None if self.histories is None else self.histories.with_catalog(catalog)
         return Recommender(scorer, self.recipe, catalog, histories)
 

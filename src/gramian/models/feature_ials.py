@@ -10,9 +10,9 @@ Each epoch minimises it exactly in G, then in the users, then in the items:
     q_i  the row of iALS with λ_i Gᵀf_i added to the right side. The solvers of linalg/row_solvers.py take it as K more
          columns, the unit vectors, which have no weight and the entries of λ_i Gᵀf_i as targets.
 
-An item without interactions takes no part in the loss: that nobody could touch it says nothing about it. Its vector is Gᵀf_i, the
-mean of the prior, so that each of its features adds f_ik·(G_k·p_u) to the score. G = 0, as for a very large feature_l2, is IALS.
-The idea is that of regression-based latent factor models (Agarwal and Chen 2009); irspack has it for iALS.
+An item without interactions takes no part in the loss: that nobody could touch it says nothing about it. Its vector is Gᵀf_i,
+the mean of the prior, and each of its features adds f_ik·(G_k·p_u) to the score. G = 0, as for a very large feature_l2, is
+IALS. The idea is that of regression-based latent factor models (Agarwal and Chen 2009); irspack has it for iALS.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the gradient to 0 with multipliers for the diagonal gives
 
     B = I + θ·l2·P C − P diag(γ),   γ_j = (1 + θ·l2·(PC)_jj) / P_jj.
 
-C = U Vᵀ up to its diagonal, which cancels, with thin U and V. So P C costs n²·d operations instead of n³, and B is never formed:
+C = U Vᵀ with thin U and V, up to its diagonal, which cancels. So P C costs n²·d operations instead of n³, and B is not formed:
 
     B = I − P diag(1/P_jj + θ·E_j·V_j/P_jj) + θ·E Vᵀ,   E = l2·P U.
 
