@@ -77,9 +77,11 @@ class FeatureBlock:
         """Return the features of raw values, items × features."""
         if self.kind == "numbers":
             return to_csr((values.toarray() - self.center) * self.scale)
-        scaled = scale_columns(values, self.scale.astype(np.float32))
+        scaled = scale_columns(values.astype(np.float64), self.scale)
+        largest = np.asarray(abs(scaled).max(axis=1).todense()).ravel() if scaled.nnz else np.zeros(scaled.shape[0])
+        scaled = scale_rows(scaled, 1 / np.where(largest > 0, largest, 1), np.float64)  # so that squares do not overflow
         lengths = np.sqrt(squared_column_norms(sp.csr_array(scaled.T.tocsr())))
-        return scale_rows(scaled, 1 / np.where(lengths > 0, lengths, 1), np.float32)
+        return to_csr(scale_rows(scaled, 1 / np.where(lengths > 0, lengths, 1), np.float64))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -281,7 +283,7 @@ def _features_of_array(data: Any, items: Iterable[Any] | None, like: Features | 
         raise InvalidInput("finite numbers as features", got, "Fill them, or leave these items out")
     if like is not None and [block.kind for block in like.blocks] != ["vectors"]:
         raise InvalidInput(f"a table with the columns of {like!r}", "an array", "Pass such a table")
-    raw = to_csr(values)
+    raw = sp.csr_array(values, dtype=np.float64)
     block = _vector_block("vector", raw.shape[1]) if like is None else like.blocks[0]
     _require_width(block, raw.shape[1])
     return Features(index, block.encode(raw), (block,))
@@ -296,7 +298,7 @@ def _encode_column(
     if kind == "text":
         return _encode_text(column, known, n_buckets)
     rows = _list_column(column) if kind == "vectors" else _number_column(column)
-    values = to_csr(rows)
+    values = sp.csr_array(rows)
     if known is None:
         known = _vector_block(column.name, values.shape[1]) if kind == "vectors" else _number_block(column.name, rows)
     _require_width(known, values.shape[1])

@@ -9,7 +9,7 @@ import numpy as np
 from gramian.data.catalog import Catalog
 from gramian.data.features import KINDS, FeatureBlock, Features
 from gramian.data.ids import Index
-from gramian.io.damage import require_content
+from gramian.io.damage import require_content, require_finite
 from gramian.io.sparse import load_csr, save_csr
 
 FEATURE_PREFIX = "features."
@@ -52,10 +52,10 @@ def read_features(items: Index, ids: dict[str, list[Any]], arrays: dict[str, np.
     by_name = {name.removeprefix(FEATURE_PREFIX): array for name, array in arrays.items() if name.startswith(FEATURE_PREFIX)}
     matrix = load_csr(by_name, len(names))
     center, scale = by_name["center"], by_name["scale"]
-    is_number = center.dtype == scale.dtype == np.float64 and center.shape == scale.shape == (len(names),)
-    require_content(is_number and bool(np.isfinite(center).all() and np.isfinite(scale).all()), "the scale of every feature")
+    require_finite(by_name)
+    is_scaled = center.dtype == scale.dtype == np.float64 and center.shape == scale.shape == (len(names),)
+    require_content(is_scaled, "the scale of every feature")
     require_content(matrix.shape[0] == len(items) and matrix.dtype == np.float32, "features of every item")
-    require_content(bool(np.isfinite(matrix.data).all()), "finite features")
     is_named = all(isinstance(name, str) for name in names)
     are_blocks = all(
         len(row) == 3 and isinstance(row[0], str) and row[1] in KINDS and type(row[2]) is int and row[2] >= 0 for row in rows

@@ -30,6 +30,7 @@ from gramian.core.params import configurable
 from gramian.core.scorer import SavedScorer
 from gramian.data.features import Features
 from gramian.data.interactions import Interactions
+from gramian.errors import Inaccurate
 from gramian.io.damage import require_content
 from gramian.linalg.row_solvers import EXTRA_TARGET, EXTRA_WEIGHT, RIDGE, UNOBSERVED_WEIGHT, FixedSide, RowProblems
 from gramian.linalg.sparse import row_sums
@@ -140,6 +141,8 @@ class FeatureIALS(AlternatingRecipe):
         weighted = sp.csr_array(f.multiply(np.where(events.popularity > 0, ridges, 0)[:, None])).T.tocsr()
         system = (weighted @ f).toarray()
         system[np.diag_indices(len(system))] += self.feature_l2
+        if not np.isfinite(system).all():
+            raise Inaccurate("finite penalties of the items", "an overflow", "Lower l2 or l2_exponent, or rescale the weights")
         factor = cho_factor(system, lower=True)
 
         def regress(items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -157,6 +157,11 @@ class DenseWeights(Scorer):
     def n_items(self) -> int:
         return self.inverse_weights.n_items
 
+    @property
+    def inverse(self) -> Symmetric:
+        """P, from which W was expanded."""
+        return self.inverse_weights.inverse
+
     @staticmethod
     def n_bytes(weights: InverseWeights) -> int:
         """Return the memory that W takes."""
