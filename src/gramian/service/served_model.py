@@ -162,7 +162,8 @@ class ServedModel:
         )
         (explained,) = self._items_json([item], self.catalog.titles_of([self.catalog.column(item)]), [explanation.score])
         unknown = [id for id in history if id not in explanation]
-        return {"model": self.name, **explained, "contributions": contributions, "unknown": unknown}
+        by_feature = explanation.features
+        return {"model": self.name, **explained, "contributions": contributions, "features": by_feature, "unknown": unknown}
 
     def look_up(self, ids: Sequence[JsonId]) -> dict[str, Any]:
         """Return what is known of items, and which of the ids are unknown."""
