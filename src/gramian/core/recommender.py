@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,8 +33,9 @@ from gramian.core.scorer import (
     SupportsWeights,
     require_capability,
 )
-from gramian.core.updates import SupportsUpdates
+from gramian.core.updates import SupportsItemFeatures, SupportsUpdates
 from gramian.data.catalog import Catalog
+from gramian.data.features import Features
 from gramian.data.frames import render_html
 from gramian.data.ids import as_id_list
 from gramian.data.interactions import Interactions
@@ -275,7 +276,8 @@ class Recommender:
     def explain(self, history: History, item: Any) -> Explanation:
         """Return the contribution of each history item to the score of `item`, which is their sum.
 
-        Items that the model does not know add nothing and are returned in `.unknown`.
+        Items that the model does not know add nothing and are returned in `.unknown`. A model that learns from features of the
+        items also returns what each feature of `item` contributed, in `.features`.
         """
         row, (unknown,) = self.encode_histories([history])
         columns, column = row.indices, self.catalog.column(item)
@@ -287,6 +289,7 @@ class Recommender:
             dict(zip(ids, contributions[order].tolist(), strict=True)),
             None if titles is None else dict(zip(ids, titles, strict=True)),
             unknown,
+            self._explain_features(columns, row.data, column),
         )
 
     def explain_missing(
@@ -347,6 +350,59 @@ class Recommender:
         question = MissingItem(self.scorer, self.catalog, row, column, k, permitted, exclude_seen)
         with limit_threads(n_threads):
             return explain_missing_item(question, status, pool, unknown)
+
+    def _explain_features(self, history: np.ndarray, values: np.ndarray, item: int) -> dict[str, float] | None:
+        """Return what each feature of an item adds to its score, strongest first; None where no features are used."""
+        features = self.catalog.features
+        if features is None or not isinstance(self.recipe, SupportsItemFeatures):
+            return None
+        contributions = self.recipe.feature_contributions(self.scorer, features, history, values, item)
+        order = np.argsort(-np.abs(contributions), kind="stable")
+        return {features.names[at]: float(contributions[at]) for at in order if contributions[at]}
+
+    def add_items(
+        self,
+        features: Any,
+        *,
+        items: Iterable[Any] | None = None,
+        item: str | None = None,
+        titles: Mapping[Any, str] | None = None,
+        n_threads: int | None = None,
+    ) -> Recommender:
+        """Return a model that also recommends new items, which nobody has touched, from their features.
+
+        It equals a new fit with these items in the catalog, without a new inverse. This model stays as it is.
+
+        Parameters
+        ----------
+        features
+            The features of the new items: a table or an array like the one that the model's features were made from, or
+            `Features` that were encoded together with these.
+        items, item
+            The ids of the rows of an array, and the column of ids of a table, as in `gr.Features.of`.
+        titles
+            Titles of the new items, as {id: title}.
+        n_threads
+            How many threads to use; all cores if left out.
+        """
+        known = self.catalog.features
+        if known is None or not isinstance(self.recipe, SupportsItemFeatures):
+            got = f"{self.recipe}, which knows an item only by the users who touched it"
+            raise NotSupported("a model that learns from features of the items", got, "Fit CEASE, AddEASE, L3AE or FeatureIALS")
+        added = Features.of(features, items=items, item=item, like=known)
+        repeated = added.items[self.catalog.ids.positions(added.items.tolist()) >= 0]
+        if repeated:
+            got = ", ".join(map(repr, repeated[:5]))
+            raise InvalidInput("items the model does not know", got, "Leave them out: features.take(new_items)")
+        featureless = added.items[np.diff(added.matrix.indptr) == 0]
+        if featureless:
+            got = f"none of {', '.join(map(repr, featureless[:5]))}"
+            raise InvalidInput("a feature that the model knows for every new item", got, "Leave these items out")
+        catalog = self.catalog.append(added, titles)
+        with limit_threads(n_threads):
+            scorer = self.recipe.add_items(self.scorer, known, known.join(added))
+        histories = None if self.histories is None else self.histories.with_catalog(catalog)
+        return Recommender(scorer, self.recipe, catalog, histories)
 
     def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
         """Return a model that has also learned from these new users, equal to a new fit at a fraction of its cost.

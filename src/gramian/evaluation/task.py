@@ -95,7 +95,8 @@ class RankingTask:
         targets, n_targets, histories = self.targets, self.n_targets, self.histories
         if rows is not None:
             targets, n_targets, histories = targets[rows], n_targets[rows], histories[rows]
-        return RankedLists(columns, find_hits(columns, targets), n_targets, self.catalog, self.n_train_users, histories)
+        hits = find_hits(columns, targets)
+        return RankedLists(columns, hits, n_targets, self.catalog, self.n_train_users, targets, histories)
 
     def report(self, columns: np.ndarray, metrics: Sequence[Metric], n_leaked: int | None = 0) -> Report:
         """Measure the lists of all users. `n_leaked` is only reported."""
