@@ -57,6 +57,8 @@ class Recipe(Configurable, ABC):
 
     registry = MODELS
     needs_binary: ClassVar[bool] = False  # whether the mathematics holds for 0/1 interactions only
+    takes_dislikes: ClassVar[bool] = False  # whether it has a meaning for interactions below 0
+    takes_kinds: ClassVar[bool] = False  # whether it keeps several kinds of events apart
 
     def fit(
         self,
@@ -87,7 +89,7 @@ class Recipe(Configurable, ABC):
         parsed_dtype = parse_dtype(dtype)
         if isinstance(events, RemoteInteractions):
             return events.fit_recipe(self, parsed_dtype, scratch, n_threads)
-        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        self.require_signals(require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)"))
         with limit_threads(n_threads), np.errstate(over="ignore", invalid="ignore"):  # `require_finite_scorer` checks
             if scratch is None:
                 scorer = retry_in_float64(
@@ -119,6 +121,15 @@ class Recipe(Configurable, ABC):
         if self.needs_binary and not is_binary:
             do = "Read the events with min_value=... instead of value=..., or choose a model that takes weights"
             raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
+
+    def require_signals(self, events: Interactions) -> None:
+        """Refuse several kinds of events and dislikes where the model has no use for them."""
+        name = type(self).__name__
+        if not self.takes_kinds:
+            events.require_one_kind(name)
+        if not self.takes_dislikes:
+            reason = "its loss is one of positives and unobserved items; EASE, EDLAE, IALS and WRMF take dislikes"
+            events.require_no_dislikes(name, reason)
 
     def estimate(self, events: Interactions, *, dtype: str | type = "float32", scratch: str | Path | None = None) -> Estimate:
         """Count the memory and disk space that `fit` with the same arguments would need."""

@@ -465,6 +465,7 @@ class Benchmark:
         for recipe in recipes:
             row = self._tested_point(fit_key(split, recipe))
             if row is None or not set(metrics) <= set(row["metrics"]):
+                recipe.require_signals(split.train)
                 recipe.require_binary(split.train.is_binary)
                 pending[fit_key(split, recipe)] = recipe.canonical()
         if not pending:

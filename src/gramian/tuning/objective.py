@@ -74,6 +74,7 @@ class SplitObjective(Objective):
         self.task.require_no_leakage(split.train)
 
     def canonical(self, recipe: Recipe) -> Recipe:
+        recipe.require_signals(self.train)
         recipe.require_binary(self.train.is_binary)  # the canonical form may not require it
         return recipe.canonical()
 
