@@ -178,3 +178,19 @@ def top_k(scores, seen, k):
         left = [item for item in range(scores.shape[1]) if not seen[user, item]]
         lists.append(sorted(left, key=scores[user].__getitem__, reverse=True)[:k])
     return lists
+
+
+def multi_behavior_ease(parts, l2, other_l2, zero_diagonal_of_all):
+    """argmin ‖X_K − Σ_k X_k W_k‖² + Σ_k l2_k ‖W_k‖²: an item of the last kind is regressed on the columns allowed."""
+    X, n, n_kinds = np.hstack(parts), parts[0].shape[1], len(parts)
+    penalty = np.repeat([*[other_l2] * (n_kinds - 1), l2], n)
+
+    def column(i):
+        forbidden = [k * n + i for k in range(n_kinds)] if zero_diagonal_of_all else [(n_kinds - 1) * n + i]
+        allowed = np.setdiff1d(np.arange(X.shape[1]), forbidden)
+        w = np.zeros(X.shape[1])
+        inputs = X[:, allowed]
+        w[allowed] = np.linalg.solve(inputs.T @ inputs + np.diag(penalty[allowed]), inputs.T @ parts[-1][:, i])
+        return w
+
+    return by_column(n, None, column)

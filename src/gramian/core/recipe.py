@@ -18,6 +18,7 @@ import numpy as np
 from gramian.core.estimate import Estimate
 from gramian.core.fit_check import require_finite_scorer, warn_if_poor
 from gramian.core.gram import Gram, GramPowers
+from gramian.core.histories import encode_events
 from gramian.core.params import Configurable, params_equal
 from gramian.core.recommender import Recommender
 from gramian.core.registry import MODELS
@@ -58,6 +59,7 @@ class Recipe(Configurable, ABC):
     registry = MODELS
     needs_binary: ClassVar[bool] = False  # whether the mathematics holds for 0/1 interactions only
     takes_dislikes: ClassVar[bool] = False  # whether it has a meaning for interactions below 0
+    needs_times: ClassVar[bool] = False  # whether it is a model of sequences
     takes_kinds: ClassVar[bool] = False  # whether it keeps several kinds of events apart
 
     def fit(
@@ -97,6 +99,7 @@ class Recipe(Configurable, ABC):
                 )
             else:
                 scorer = require_finite_scorer(self.fit_scorer_in(Path(scratch), events, parsed_dtype), self)
+            events = encode_events(events, scorer)
             warn_if_poor(scorer, self, events)
         return Recommender(scorer, self, events.catalog, events)
 
@@ -130,6 +133,8 @@ class Recipe(Configurable, ABC):
         if not self.takes_dislikes:
             reason = "its loss is one of positives and unobserved items; EASE, EDLAE, IALS and WRMF take dislikes"
             events.require_no_dislikes(name, reason)
+        if self.needs_times and events.times is None:
+            raise InvalidInput(f"interactions with times for {name}", "none", 'Read them with time="timestamp"')
 
     def estimate(self, events: Interactions, *, dtype: str | type = "float32", scratch: str | Path | None = None) -> Estimate:
         """Count the memory and disk space that `fit` with the same arguments would need."""

@@ -64,3 +64,13 @@ def units_per_second(times: np.ndarray, half_life: Any) -> float:
     expected = "times that are dates, or seconds or milliseconds since 1970, with a half_life that has a unit"
     got = f"half_life={half_life!r} and times from {times.min()} to {times.max()}"
     raise InvalidInput(expected, got, "Pass half_life=30, say: a number in the unit of the times")
+
+
+def to_days(times: np.ndarray) -> np.ndarray:
+    """Return times in days if they are dates or seconds or milliseconds since 1970, and other numbers as they are."""
+    if times.dtype.kind == "M":
+        return np.asarray((times - times.min()) / np.timedelta64(1, "D"))
+    for (first, last), per_second in ((SECONDS, 1.0), (MILLISECONDS, 1000.0)):
+        if (times >= first).all() and (times <= last).all():
+            return (times - times.min()) / (per_second * UNITS["d"])
+    return times.astype(np.float64)

@@ -18,7 +18,7 @@ from gramian.data.dates import parse_times
 from gramian.data.decay import compute_decay
 from gramian.data.frames import render_html
 from gramian.data.ids import Index, factorize, is_missing
-from gramian.data.kinds import has_kind, parse_kind_column, parse_kind_weights
+from gramian.data.kinds import has_kind, is_target, parse_kind_column, parse_kind_weights
 from gramian.data.numbers import require_finite_numbers, require_weights
 from gramian.data.summary import ReadSummary
 from gramian.data.tables import Columns, as_table, column_names, select_columns, to_series
@@ -207,7 +207,7 @@ class Interactions:
     @property
     def can_be_target(self) -> np.ndarray:
         """Whether each stored entry is something to predict: no dislike and, of several kinds, the last one."""
-        return self.matrix.data > 0 if self.kinds is None else has_kind(self.matrix.data, len(self.kinds) - 1)
+        return is_target(self.matrix.data, self.kinds)
 
     @cached_property
     def rows(self) -> np.ndarray:

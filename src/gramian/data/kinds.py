@@ -122,6 +122,11 @@ def has_kind(data: np.ndarray, k: int) -> np.ndarray:
     return (data.astype(np.int64) >> k) & 1 == 1
 
 
+def is_target(data: np.ndarray, kinds: tuple[str, ...] | None) -> np.ndarray:
+    """Return whether each value is something to predict: no dislike and, of several kinds, the last one."""
+    return data > 0 if kinds is None else has_kind(data, len(kinds) - 1)
+
+
 def expand_kinds(x: sp.csr_array, n_kinds: int) -> sp.csr_array:
     """Return the 0/1 matrix [X_1 | … | X_K] of a matrix of bit sets, interleaved: column item · K + kind."""
     bits = (x.data.astype(np.int64)[:, None] >> np.arange(n_kinds)) & 1 == 1

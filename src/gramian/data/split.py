@@ -16,7 +16,7 @@ from gramian.data.dates import parse_cutoff
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
 from gramian.linalg.hashing import hash_pairs
-from gramian.linalg.sparse import row_of_entry
+from gramian.linalg.sparse import rank_within_rows, row_of_entry
 from gramian.validation import is_number, require_whole_number
 
 
@@ -244,7 +244,7 @@ def mark_weak_parts(
     matrix: sp.csr_array, user_rows: np.ndarray, validation: float, test: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return masks of the entries for test and for validation. `user_rows` are the users' rows in the whole data."""
-    rank = _rank_within_user(matrix, hash_pairs(seed, user_rows[row_of_entry(matrix)], matrix.indices + 1))
+    rank = rank_within_rows(matrix, hash_pairs(seed, user_rows[row_of_entry(matrix)], matrix.indices + 1))
     n_validation = _share_of_each_user(validation, matrix) if validation else 0
     return _mark_by_rank(matrix, rank, n_validation, _share_of_each_user(test, matrix))
 
@@ -252,14 +252,14 @@ def mark_weak_parts(
 def mark_last_parts(matrix: sp.csr_array, times: np.ndarray, k: int, validation: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return masks of the last k entries of each user, and of the k before them."""
     require_whole_number("k", k)
-    rank = _rank_within_user(matrix, -np.unique(times, return_inverse=True)[1])
+    rank = rank_within_rows(matrix, -np.unique(times, return_inverse=True)[1])
     return _mark_by_rank(matrix, rank, k if validation else 0, k)
 
 
 def mark_targets(matrix: sp.csr_array, user_rows: np.ndarray, share: float, seed: int) -> np.ndarray:
     """Return a mask of each user's targets: a share of the entries, at least one."""
     rows = row_of_entry(matrix)
-    rank = _rank_within_user(matrix, hash_pairs(seed, user_rows[rows], matrix.indices + 1))
+    rank = rank_within_rows(matrix, hash_pairs(seed, user_rows[rows], matrix.indices + 1))
     return rank < _share_of_each_user(share, matrix)[rows]
 
 
@@ -276,15 +276,6 @@ def count_held_out_users(
             "Lower validation_users and test_users",
         )
     return n_validation, n_test
-
-
-def _rank_within_user(matrix: sp.csr_array, key: np.ndarray) -> np.ndarray:
-    """Return the rank of every entry among its user's entries when these are ordered by key, counted from 0."""
-    rows = row_of_entry(matrix)
-    order = np.lexsort((key, rows))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - matrix.indptr[rows]
-    return rank
 
 
 def _mark_by_rank(

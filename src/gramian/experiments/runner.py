@@ -474,7 +474,9 @@ class Benchmark:
         parsed, task = parse_metrics(metrics), RankingTask.of(split.held_out, split.train.catalog)
         k = min(largest_cutoff(parsed), split.train.n_items)
         for shared in SharedFits(split.train, np.float32, len(task.users)).fit(list(pending.values())):
-            for recipe, columns in zip(shared.recipes, shared.rank(task.histories, task.catalog, k), strict=True):
+            for recipe, columns in zip(
+                shared.recipes, shared.rank(task.encode_histories(shared.encoder), task.catalog, k), strict=True
+            ):
                 report = task.report(columns, parsed)
                 row = {"kind": "point", "key": fit_key(split, recipe), "data": data.name, "split": split.fingerprint}
                 row |= {"recipe": recipe.to_json(), "users": len(report.users), "metrics": report.mean}

@@ -83,7 +83,7 @@ class SplitObjective(Objective):
         return self.n_users
 
     def rank(self, fit: SharedFit, rows: np.ndarray) -> np.ndarray:
-        return fit.rank(self.task.histories[rows], self.train.catalog, self.k)
+        return fit.rank(self.task.encode_histories(fit.encoder)[rows], self.train.catalog, self.k)
 
 
 class LeaveOneOutObjective(Objective):
