@@ -10,6 +10,8 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 import gramian as gr
 from gramian.data.synthetic import clustered
 
@@ -32,7 +34,10 @@ def peak_of(job):
 
 def main(names):
     warnings.simplefilter("ignore")
-    events, tiny = clustered(USERS, ITEMS, INTERACTIONS), clustered(400, 300, 9_000)
+    events, tiny = (
+        replace(made, times=np.arange(made.n_interactions))
+        for made in (clustered(USERS, ITEMS, INTERACTIONS), clustered(400, 300, 9_000))
+    )
     for name in names:
         model = gr.MODELS.find(name)
         epochs = {"n_epochs": 2} if "n_epochs" in model().params else {}

@@ -24,8 +24,8 @@ so that suffix sums over t make (SᵀS)_pq a product. SᵀS and SᵀT cost L² p
 
 Differences from the papers: a user is one session; the timeliness of sessions is what `events.decayed(...)` does to
 interactions; SLIST's source rows are not normalised; TALE's floor is added instead of a maximum, which the factoring needs; its
-normalisation by recent popularity is left out (the authors' code does without it, too). Of equal times, the order is that of the
-items.
+normalisation by recent popularity is left out (the authors' code does without it, too). Items of equal times are ordered by
+their columns.
 """
 
 from __future__ import annotations
