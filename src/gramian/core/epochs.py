@@ -121,7 +121,7 @@ class EpochRecipe(Recipe):
             A caller may `send()` a validation score of it, higher is better, to a training that adapts its learning rate.
         """
         self.require_signals(require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)"))
-        self.require_trainable(events, events.is_binary)
+        self.require_trainable(events, events.has_unit_weights)
         parsed_dtype = parse_dtype(dtype)
         require_memory(self.fit_bytes(events, parsed_dtype), f"training {self} on {events}", "Choose a lower rank")
         return self._epochs(events, parsed_dtype, None if scratch is None else Path(scratch), repeat_last, n_threads)

@@ -200,6 +200,11 @@ class Interactions:
         return bool((self.matrix.data == 1).all())
 
     @cached_property
+    def has_unit_weights(self) -> bool:
+        """Whether every interaction counts 1, or −1 if it is a dislike."""
+        return self.is_binary or bool((np.abs(self.matrix.data) == 1).all())
+
+    @cached_property
     def has_dislikes(self) -> bool:
         """Whether some values are below 0."""
         return bool((self.matrix.data < 0).any())

@@ -466,7 +466,7 @@ class Benchmark:
             row = self._tested_point(fit_key(split, recipe))
             if row is None or not set(metrics) <= set(row["metrics"]):
                 recipe.require_signals(split.train)
-                recipe.require_binary(split.train.is_binary)
+                recipe.require_binary(split.train.has_unit_weights)
                 pending[fit_key(split, recipe)] = recipe.canonical()
         if not pending:
             return

@@ -29,6 +29,11 @@ def rank_within_rows(x: sp.csr_array, key: np.ndarray) -> np.ndarray:
     return rank
 
 
+def absolute_values(x: sp.csr_array) -> sp.csr_array:
+    """Return |X|, which is X itself if no value is below 0."""
+    return x if not (x.data < 0).any() else sp.csr_array((np.abs(x.data), x.indices, x.indptr), x.shape)
+
+
 def row_sums(x: sp.csr_array, axis: int = 1) -> np.ndarray:
     """Return the sum of each row in float64, or of each column with `axis=0`."""
     return np.asarray(x.sum(axis=axis, dtype=np.float64))

@@ -75,7 +75,7 @@ class SplitObjective(Objective):
 
     def canonical(self, recipe: Recipe) -> Recipe:
         recipe.require_signals(self.train)
-        recipe.require_binary(self.train.is_binary)  # the canonical form may not require it
+        recipe.require_binary(self.train.has_unit_weights)  # the canonical form may not require it
         return recipe.canonical()
 
     @property
