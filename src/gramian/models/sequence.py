@@ -11,7 +11,7 @@ itself, ‖X − XB‖², with a share α:
 
     B = (α·XᵀX + (1 − α)·SᵀS + l2·I)⁻¹ (α·XᵀX + (1 − α)·SᵀT)
 
-**TALE** (Park et al. 2025) takes the next item as the only target, and weighs sources by the time that passed until then:
+**TALE** (Park et al. 2025b) takes the next item as the only target, and weighs sources by the time that passed until then:
 w(Δ) = floor + (1 − floor)·exp(−Δ/time_scale).
 
 **No source row is formed.** Weights that fall exponentially factor: for p ≤ q the sum over all rows t of a user is
@@ -121,7 +121,7 @@ class SLIST(SequenceRecipe):
 
 @configurable
 class TALE(SequenceRecipe):
-    """Temporal linear model of the next item, with weights by the time that passed   (Park et al. 2025).
+    """Temporal linear model of the next item, with weights by the time that passed   (Park et al. 2025b).
 
     min ‖T − SB‖² + l2·‖B‖², with the rows of S the items so far, weighted by age, and those of T the next item
     """
