@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from gramian.core.histories import Histories, History, encode_histories
+from gramian.core.histories import Histories, History, encode_events, encode_histories
 from gramian.core.params import format_value, params_of_json
 from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels, rank_blocks
 from gramian.core.registry import MODELS, SCORERS
 from gramian.core.results import Explanation, Recommendations
 from gramian.core.scorer import (
+    EncodesHistories,
+    ExplainsKinds,
     Scorer,
     SupportsExplanations,
     SupportsFactors,
@@ -79,10 +81,10 @@ class Recommender:
         """The ids of the users whose histories the model has."""
         return [] if self.histories is None else self.histories.users.tolist()
 
-    def history(self, user: Any) -> dict[Any, float]:
-        """Return what a user of the model has touched: item → weight."""
+    def history(self, user: Any) -> dict[Any, Any]:
+        """Return what a user of the model has touched: item → weight, or item → kinds of events."""
         row = self._require_histories().matrix[self._rows([user])]
-        return dict(zip(self.catalog.ids[row.indices], row.data.tolist(), strict=True))
+        return dict(zip(self.catalog.ids[row.indices], self.history_values(row.data), strict=True))
 
     def recommend(
         self,
@@ -146,9 +148,10 @@ class Recommender:
         ----------
         histories
             For each list the item ids of a history, which count 1 each, or a mapping from item id to weight for a model of
-            weighted data. Items the model does not know are ignored and returned in `.unknown`; a history with no known item
-            gets the most popular items, marked in `.fallback`. Interactions of new users, such as `gr.read` returns, give a
-            list for each of their users.
+            weighted data, or to a kind of event or a list of kinds for a model of several kinds. A model of sequences takes a
+            list as oldest first. Items the model does not know are ignored and returned in `.unknown`; a history with no known
+            item gets the most popular items, marked in `.fallback`. Interactions of new users, such as `gr.read` returns, give
+            a list for each of their users.
         k, allow, deny, allow_tags, deny_tags, exclude_seen, n_threads
             As in `recommend`.
         """
@@ -159,7 +162,7 @@ class Recommender:
 
     def encode_histories(self, histories: Histories) -> tuple[sp.csr_array, list[list[Any]]]:
         """Return histories as rows in the model's columns, and for each history the items that the model does not know."""
-        return encode_histories(histories, self.catalog)
+        return encode_histories(histories, self.catalog, self.scorer, self.recipe.takes_dislikes)
 
     def recommend_rows(
         self,
@@ -253,7 +256,8 @@ class Recommender:
         """Return the contribution of each history item to the score of `item`, which is their sum.
 
         Items that the model does not know add nothing and are returned in `.unknown`. A model that learns from features of the
-        items also returns what each feature of `item` contributed, in `.features`.
+        items also says in `.features` what each feature of `item` adds, and a model of several kinds of events in `.by_kind`
+        what each kind adds.
         """
         row, (unknown,) = self.encode_histories([history])
         columns, column = row.indices, self.catalog.column(item)
@@ -266,6 +270,7 @@ class Recommender:
             None if titles is None else dict(zip(ids, titles, strict=True)),
             unknown,
             self._explain_features(columns, row.data, column),
+            self._explain_kinds(row, column, ids, order),
         )
 
     def _explain_features(self, history: np.ndarray, values: np.ndarray, item: int) -> dict[str, float] | None:
@@ -321,6 +326,22 @@ class Recommender:
         histories = None if self.histories is None else self.histories.with_catalog(catalog)
         return Recommender(scorer, self.recipe, catalog, histories)
 
+    def _explain_kinds(self, row: sp.csr_array, column: int, ids: list[Any], order: np.ndarray) -> dict[Any, dict[str, float]]:
+        """Return what each kind of event of each history item adds, where the model has several kinds."""
+        if not isinstance(self.scorer, ExplainsKinds) or self.scorer.kinds is None:
+            return {}
+        parts, occurred = self.scorer.contributions_by_kind(row.indices, row.data, column), self.history_values(row.data)
+        names = self.scorer.kinds
+        return {
+            id: {kind: float(parts[place, names.index(kind)]) for kind in occurred[place]}
+            for id, place in zip(ids, order.tolist(), strict=True)
+        }
+
+    def history_values(self, values: np.ndarray) -> list[Any]:
+        """Return values of histories as weights, or as kinds of events where the model has several."""
+        encoder = self.scorer
+        return encoder.decode_values(values) if isinstance(encoder, EncodesHistories) else values.tolist()
+
     def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
         """Return a model that has also learned from these new users, equal to a new fit at a fraction of its cost.
 
@@ -353,7 +374,7 @@ class Recommender:
     def scores(self, events: Interactions, *, n_threads: int | None = None) -> np.ndarray:
         """Return dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""
         require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
-        histories = events.reindex(events.users, self.catalog.ids).matrix
+        histories = encode_events(events, self.scorer).reindex(events.users, self.catalog.ids).matrix
         n_users, n_items = histories.shape
         require_memory(8 * n_users * n_items, f"{n_users:,} × {n_items:,} scores", "Use recommend")
         scores = None
