@@ -123,13 +123,12 @@ PUBLIC = {
     "ADMMEDLAE", "ALSEDLAE", "AddEASE", "BSPM", "Blend", "CEASE", "Catalog", "ChebyCF", "Cholesky", "ConjugateGradient",
     "DAN", "DEQL", "DLAE", "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath",
     "Explanation", "FeatureIALS", "Features", "GFCF", "Gram", "HistoryChange", "IALS", "Interactions", "ItemKNN", "L3AE",
-    "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression",
-    "MODELS", "Metric", "MissingExplanation", "ModelComparison", "NuclearNormMF",
-    "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RP3beta", "RankPath",
-    "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SVDAE", "Search", "Split",
-    "SteckUpdates", "Subspace", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets", "epoch_path", "equivalent",
-    "errors", "evaluate", "evaluate_by_popularity", "gradient", "leave_one_user_out", "load", "rank_path", "read",
-    "register", "rerank", "split", "tune",
+    "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression", "MODELS", "Metric", "MissingExplanation", "ModelComparison",
+    "MultiBehaviorEASE", "NuclearNormMF", "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX",
+    "RP3beta", "RankPath", "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SLIST", "SVDAE",
+    "Search", "Split", "SteckUpdates", "Subspace", "TALE", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets",
+    "epoch_path", "equivalent", "errors", "evaluate", "evaluate_by_popularity", "gradient", "leave_one_user_out", "load",
+    "rank_path", "read", "register", "rerank", "split", "tune",
 }  # fmt: skip
 INTERNAL = {"version", "load_model"}  # imported to be used in an __init__.py
 

@@ -15,10 +15,10 @@ pytestmark = pytest.mark.parametrize("metric", list(METRICS.values()), ids=str)
 def lists(hits):
     hits = np.asarray(hits, bool)
     columns = np.arange(hits.size, dtype=np.int32).reshape(hits.shape) % 50
-    tags = [("Comedy",), ("Drama", "War"), ()]
-    catalog = gr.Catalog(Index(range(50)), np.arange(50, 0, -1), tags=[tags[item % 3] for item in range(50)])
     targets = np.zeros((len(hits), 50), np.float32)
     np.put_along_axis(targets, columns, hits, axis=1)
+    tags = [("Comedy",), ("Drama", "War"), ()]
+    catalog = gr.Catalog(Index(range(50)), np.arange(50, 0, -1), tags=[tags[item % 3] for item in range(50)])
     histories = sp.csr_array(np.eye(len(hits), 50)[:, ::-1])
     return RankedLists(columns, hits, np.maximum(hits.sum(axis=1), 1), catalog, 100, sp.csr_array(targets), histories)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from gramian.data.features import Features
 from gramian.data.ids import factorize
 from gramian.data.interactions import Interactions, interactions_from_columns
 from gramian.data.json_lines import count_json_lines, refuse_merged_ids, scan_json_lines
+from gramian.data.kinds import parse_kind_column
 from gramian.data.sources import TEXT_FORMATS, Source, find_sources
 from gramian.data.sql import read_query
 from gramian.data.summary import ReadSummary
@@ -37,6 +38,12 @@ def read(
     tags: str | None = None,
     time_format: str | None = None,
     weight: str | None = None,
+    kind: str | None = None,
+    kinds: Iterable[Any] | None = None,
+    weights: Mapping[Any, float] | None = None,
+    half_life: Any = None,
+    signed: bool = False,
+    max_dislike: float | None = None,
     skip_nulls: bool = False,
     tag_separator: str = "|",
     separator: str | None = None,
@@ -52,6 +59,8 @@ def read(
         A csv, tsv, parquet or json lines file, a glob of such files, or a folder. Text files may be compressed (.gz, .zst).
         An address that Polars fetches (https://, s3:// and others). "-" for standard input. With `connection`, an SQL query.
     user, item, value, min_value, time, title, tags, time_format, weight, skip_nulls, tag_separator
+        As in `Interactions.of`.
+    kind, kinds, weights, half_life, signed, max_dislike
         As in `Interactions.of`.
     separator
         The character between the fields of text files. Commas, semicolons, tabs and pipes are detected where they are certain.
@@ -71,8 +80,11 @@ def read(
     """
 
     def choose(names: list[str]) -> Columns:
-        chosen = Columns.of(names, user, item, value, min_value, time, title, tags)
-        return chosen.with_options(time_format, weight, skip_nulls, tag_separator)
+        chosen = Columns.of(names, user, item, value, min_value, time, title, tags, kind_column)
+        chosen = chosen.with_options(time_format, weight, skip_nulls, tag_separator)
+        return chosen.with_signals(half_life, signed, max_dislike)
+
+    kind_column = parse_kind_column(kind, kinds, weights)
 
     form = TextFormat(separator, encoding, None if columns is None else tuple(columns))
     if connection is not None:
@@ -132,7 +144,7 @@ def keeps_value(columns: Columns, schema: pl.Schema) -> pl.Expr:
     if columns.value is None or columns.threshold is None or not schema[columns.value].is_numeric():
         return pl.lit(True)
     value = pl.col(columns.value).cast(pl.Float64)
-    return (value >= columns.threshold) | value.is_null() | ~value.is_finite()
+    return columns.keeps(value) | value.is_null() | ~value.is_finite()
 
 
 def refuse_text_options(context: str, form: TextFormat) -> None:
@@ -254,5 +266,5 @@ def read_features(
 
     values, columns = read_item_columns(source, choose, encoding)
     values.pop(ROW, None)
-    roles = {"tags": tags, "numbers": numbers, "text": text, "vectors": vectors}
-    return Features.of(pl.DataFrame(values), item=columns.item, tag_separator=tag_separator, **roles)
+    table, item = pl.DataFrame(values), columns.item
+    return Features.of(table, item=item, tags=tags, numbers=numbers, text=text, vectors=vectors, tag_separator=tag_separator)

@@ -41,10 +41,10 @@ from gramian.validation import require_whole_number
 
 DEFAULT_METRICS = ("ndcg@20", "recall@20")
 DEFAULT_CUTOFF = 20  # k of a metric function without an attribute `k`
+EXPOSURE_POWER = 1.5  # of popularity, to which the chance to be seen is proportional: (γ + 1)/2 of Yang et al. with γ = 2
 HEAD_SHARE = 0.8  # of the interactions: the popular items of the 80/20 rule; the other items are the tail
 CALIBRATION_SMOOTHING = 0.01  # of Steck (2018)
 PAIRS_AT_ONCE = 4_000_000  # similarities in memory, 16 MB
-EXPOSURE_POWER = 1.5  # of popularity, to which the chance to be seen is proportional: (γ + 1)/2 of Yang et al. with γ = 2
 
 
 @dataclass(frozen=True)

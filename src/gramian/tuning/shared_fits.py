@@ -61,6 +61,8 @@ class SharedFit:
         The inverse they share, if they do.
     users_per_block
         How many users are scored at once.
+    encoder
+        The scorer whose values the histories must have, if they are not the plain weights.
     """
 
     recipes: list[Recipe]
@@ -69,6 +71,7 @@ class SharedFit:
     scales: np.ndarray
     inverse: Symmetric | None = None
     users_per_block: int = USERS_PER_BLOCK
+    encoder: Scorer | None = None
 
     def subset(self, members: Sequence[int]) -> SharedFit:
         """Return the fit with some of the recipes."""
@@ -141,7 +144,8 @@ class SharedFits:
         except (InvalidInput, Inaccurate) as error:
             warnings.warn(f"{recipe} is left out: {error}", stacklevel=2)
             return
-        yield from share_products([(recipe, scorer)])
+        for shared in share_products([(recipe, scorer)]):
+            yield replace(shared, encoder=scorer)
 
     def fit_epochs(self, by_epochs: dict[int, EpochRecipe]) -> Iterator[SharedFit]:
         """Train once for recipes that differ only in their number of epochs, or warn where they make no sense here."""
