@@ -254,5 +254,12 @@ def read_features(
 
     values, columns = read_item_columns(source, choose, encoding)
     values.pop(ROW, None)
-    roles = {"tags": tags, "numbers": numbers, "text": text, "vectors": vectors}
-    return Features.of(pl.DataFrame(values), item=columns.item, tag_separator=tag_separator, **roles)
+    return Features.of(
+        pl.DataFrame(values),
+        item=columns.item,
+        tags=tags,
+        numbers=numbers,
+        text=text,
+        vectors=vectors,
+        tag_separator=tag_separator,
+    )
