@@ -37,7 +37,7 @@ MODELS: dict[type, dict[str, Any]] = {
     gr.L3AE: {"l2": L2, "feature_l2": [1, 10, 100]},
     gr.FeatureIALS: FACTORS | {"feature_l2": [1, 10, 100, 1000]},
 }
-BASELINE_OF = {gr.CEASE: gr.EASE, gr.AddEASE: gr.EASE, gr.L3AE: gr.EASE, gr.FeatureIALS: gr.IALS}
+BASELINE_OF: dict[type, type] = {gr.CEASE: gr.EASE, gr.AddEASE: gr.EASE, gr.L3AE: gr.EASE, gr.FeatureIALS: gr.IALS}
 
 
 def measure_quality(name: str, kind: str, k_core: int, only: str | None, only_model: str | None) -> None:
