@@ -35,6 +35,7 @@ from gramian.models.blend import Blend, measure_spread
 from gramian.models.dan import DAN
 from gramian.models.full_rank import LinearAutoencoder
 from gramian.models.scorers import InverseWeights, ScorerSum
+from gramian.models.sgfcf import SGFCF
 from gramian.models.spectral import SpectralRecipe, decompose_shared
 
 Ridges = dict[float, list[LinearAutoencoder]]
@@ -95,6 +96,7 @@ class SharedFits:
         trainings: dict[Recipe, dict[int, EpochRecipe]] = {}
         normalised: dict[DAN, list[DAN]] = {}
         blends: dict[tuple[Recipe, Recipe], list[Blend]] = {}
+        filters: dict[Recipe, list[SGFCF]] = {}
         for recipe in recipes:
             if isinstance(recipe, LinearAutoencoder):
                 slope, ridge = recipe.coefficients.slope, recipe.coefficients.ridge
@@ -108,12 +110,16 @@ class SharedFits:
                 normalised.setdefault(replace(recipe, item_power=0, max_diagonal=0), []).append(recipe)
             elif isinstance(recipe, Blend):
                 blends.setdefault((recipe.first, recipe.second), []).append(recipe)
+            elif isinstance(recipe, SGFCF):
+                filters.setdefault(without_free_params(recipe), []).append(recipe)
             else:
                 yield from self.fit_one(recipe, lambda recipe=recipe: self.fit_scorer(recipe))  # type: ignore[misc]
         for same_inverse in normalised.values():
             yield from self.fit_normalised(same_inverse)
         for same_members in blends.values():
             yield from self.fit_blends(same_members)
+        for same_terms in filters.values():
+            yield from self.fit_terms(same_terms)
         for by_epochs in trainings.values():
             yield from self.fit_epochs(by_epochs)
         for spectral_members in spectral.values():
@@ -199,6 +205,16 @@ class SharedFits:
             return
         spreads = [measure_spread(scorer, self.train) for scorer in scorers]
         yield from share_products([(recipe, recipe.blend_scorers(scorers, spreads)) for recipe in members])
+
+    def fit_terms(self, members: Sequence[SGFCF]) -> Iterator[SharedFit]:
+        """Fit once for filters that differ only in high_pass, or warn where they make no sense for these interactions."""
+        try:
+            fitted = self.fit_scorer(members[0])
+        except (InvalidInput, Inaccurate) as error:
+            warnings.warn(f"{members[0]} and filters of the same terms are left out: {error}", stacklevel=2)
+            return
+        assert isinstance(fitted, ScorerSum)
+        yield from share_products([(recipe, recipe.weigh_terms(fitted)) for recipe in members])
 
     def fit_scorer(self, recipe: Recipe) -> Scorer:
         """Fit a recipe that shares at most the Gram."""
