@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from journal import append
@@ -43,7 +44,12 @@ def gowalla() -> None:
     inverse = seconds(lambda: gr.EASE(l2=80).fit(popular))
     scaled = inverse * (events.n_items / INVERTED_ITEMS) ** 3
     scoring = seconds(lambda: model.recommend(events.users[:SERVED_USERS], k=20))
-    row = {"job": "gowalla", "recipe": recipe.to_json(), "items": events.n_items, "interactions": events.n_interactions}
+    row: dict[str, Any] = {
+        "job": "gowalla",
+        "recipe": recipe.to_json(),
+        "items": events.n_items,
+        "interactions": events.n_interactions,
+    }
     row |= {"seconds": fit, "peak_bytes": memory, "users_per_second": SERVED_USERS / scoring}
     row |= {"inverse_items": INVERTED_ITEMS, "inverse_seconds": inverse, "scaled_inverse_seconds": scaled}
     inverse_bytes = gr.EASE(l2=80).estimate(events).peak_bytes
