@@ -36,7 +36,7 @@ def lists():
     tags = [tuple(rng.permutation(TAGS)[: rng.integers(0, 4)].tolist()) for _ in range(N_ITEMS)]
     catalog = gr.Catalog(Index(range(N_ITEMS)), popularity, tags=tags)
     n_targets = np.maximum(np.diff(targets.indptr), 1)
-    return RankedLists(columns, find_hits(columns, targets), n_targets, catalog, 5_000, histories)
+    return RankedLists(columns, find_hits(columns, targets), n_targets, catalog, 5_000, targets, histories)
 
 
 def shown(lists, user, k=K):
@@ -113,7 +113,7 @@ def test_a_list_with_the_shares_of_the_history_has_no_error():
     catalog = gr.Catalog(Index(range(4)), tags=[("War",), ("Drama",), ("War",), ("Drama",)])
     histories = sp.csr_array(np.array([[1.0, 1, 0, 0]]))
     hits = np.zeros((1, 2), bool)
-    calibrated = RankedLists(np.array([[2, 3]], np.int32), hits, np.ones(1), catalog, 10, histories)
+    calibrated = RankedLists(np.array([[2, 3]], np.int32), hits, np.ones(1), catalog, 10, sp.csr_array((1, 4)), histories)
     error = METRICS["calibration_error"].at(2)
     assert error(calibrated) == pytest.approx([0])
     one_sided = replace(calibrated, columns=np.array([[2, 2]], np.int32))

@@ -336,6 +336,7 @@ def test_a_blend_is_written_as_a_spec():
 # free axes
 
 
+@pytest.mark.filterwarnings("ignore::gramian.errors.SearchEdgeWarning")
 @pytest.mark.parametrize(
     ("model", "space"),
     [
