@@ -99,9 +99,9 @@ class Recipe(Configurable, ABC):
                 )
             else:
                 scorer = require_finite_scorer(self.fit_scorer_in(Path(scratch), events, parsed_dtype), self)
-            events = encode_events(events, scorer)
-            warn_if_poor(scorer, self, events)
-        return Recommender(scorer, self, events.catalog, events)
+            histories = encode_events(events, scorer)
+            warn_if_poor(scorer, self, histories)
+        return Recommender(scorer, self, events.catalog, histories)
 
     @abstractmethod
     def fit_scorer(self, events: Interactions, dtype: type) -> Scorer:

@@ -321,7 +321,7 @@ class KindWeights(Scorer):
     def decode_values(self, values: np.ndarray) -> list[Any]:
         """Return the kinds of events that values of a history stand for; weights as they are where there is one kind."""
         if self.kinds is None:
-            return values.tolist()  # type: ignore[no-any-return]
+            return values.tolist()
         occurs = np.stack([has_kind(values, k) for k in range(self.n_kinds)], axis=1)
         return [tuple(kind for kind, is_set in zip(self.kinds, row, strict=True) if is_set) for row in occurs]
 

@@ -227,7 +227,7 @@ class SequenceWeights(Scorer):
 
     def decode_values(self, values: np.ndarray) -> list[Any]:
         """Return the weights as they are."""
-        return values.tolist()  # type: ignore[no-any-return]
+        return values.tolist()
 
     def save(self) -> SavedScorer:
         return {"recency": self.recency}, {"rows": self.rows}
