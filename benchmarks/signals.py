@@ -22,6 +22,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import journal
+import numpy as np
 import polars as pl
 
 import gramian as gr
@@ -74,7 +75,7 @@ def run(task: str, data: str, split: gr.Split, variants: Sequence[Variant], metr
         report = evaluate(variant, split, params, metrics)
         first = report if first is None else first
         paired = first.compare(report, metrics[0])
-        row = {"task": task, "data": data, "variant": variant.name, "params": params, "metrics": report.mean}
+        row: dict[str, Any] = {"task": task, "data": data, "variant": variant.name, "params": params, "metrics": report.mean}
         row |= {"stderr": report.stderr, "users": len(report.users), "seconds": round(time.perf_counter() - started, 1)}
         if report is not first:
             row |= {"difference": paired.difference, "difference_stderr": paired.stderr, "p": paired.p_value}
@@ -133,11 +134,11 @@ def compare_kinds() -> None:
 def compare_time(data: str) -> None:
     """No time, decay by age, and models of sequences, on a temporal split: the last tenth of all events is the test part."""
     events = gr.datasets.load(data, min_value=4).k_core(10)
-    times = sorted(events.times.tolist())
+    times = np.sort(np.asarray(events.times)).tolist()
     split = gr.split.temporal(events, test_from=times[int(0.9 * len(times))], validation_from=times[int(0.8 * len(times))])
 
     def decay(part: gr.Split, options: Mapping[str, Any]) -> gr.Split:
-        now = part.fold_in.times.max()
+        now = np.asarray(part.fold_in.times).max()
         return map_split(part, lambda known: known.decayed(options["half_life"], now=now))
 
     l2 = (100, 300)

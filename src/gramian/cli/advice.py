@@ -23,7 +23,7 @@ PHRASES = {  # of the library, as regular expressions → of the command line
     r"weights=\{'view': 0\.2, 'buy': 1\}": "--weights view=0.2,buy=1",
     r"kinds=\['view', 'buy'\]": "--kinds view,buy",
     r"kinds=\['view', 'cart', 'buy'\]": "--kinds view,cart,buy",
-    r"Add them up with events\.with_kind_weights.* or fit MultiBehaviorEASE": "Add them up with --weights, or fit MultiBehaviorEASE",
+    r"Add them up with events\.with_kind_weights.* or fit": "Add them up with --weights, or fit",
     r"Drop them with events\.keep\(events\.matrix\.data > 0\)": "Leave --max-dislike and --signed out",
     r"events\.k_core, --k-core": "--k-core",
     r"\b(?:events\.)?k_core(?:\((\d+)\))?": r"--k-core \1",

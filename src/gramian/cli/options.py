@@ -151,13 +151,13 @@ class EventSource:
 
     def refuse_local_options(self, context: str) -> None:
         """Raise an error for an option that only `gr.read` understands."""
-        names = ("time_format", "weight", "skip_nulls", "separator", "encoding", "columns", "connection")
-        names += ("kind", "kinds", "weights", "half_life", "max_dislike", "signed")
+        names = ["time_format", "weight", "skip_nulls", "separator", "encoding", "columns", "connection"]
+        names += ["kind", "kinds", "weights", "half_life", "max_dislike", "signed"]
         refuse_options(context, {format_flag(name): getattr(self, name) for name in names})
 
     def _read_dataset(self, described: dict[str, Any]) -> Interactions:
-        names = ("user", "item", "time", "time_format", "skip_nulls", "separator", "encoding", "columns")
-        names += ("kind", "kinds", "weights", "signed")
+        names = ["user", "item", "time", "time_format", "skip_nulls", "separator", "encoding", "columns"]
+        names += ["kind", "kinds", "weights", "signed"]
         options = {name: getattr(self, name) for name in names} | described
         refuse_options("a named data set", {format_flag(name): value for name, value in options.items()})
         column, least = self.threshold or ("", None)
