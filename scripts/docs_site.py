@@ -52,8 +52,8 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "data": (
         "Data",
         {
-            "gramian": ["read", "Interactions", "Catalog", "Split"],
-            "gramian.data.split": ["strong", "weak", "leave_last", "temporal", "published"],
+            "gramian": ["read", "Interactions", "Catalog", "Features", "Split"],
+            "gramian.data.split": ["strong", "weak", "leave_last", "temporal", "cold_items", "published"],
             "gramian.data.datasets": ["load", "names"],
         },
     ),
@@ -71,14 +71,25 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "recommender": (
         "Fitted models",
         {
-            "gramian": ["Recommender", "Recommendations", "Explanation", "Gram"],
+            "gramian": ["Recommender", "Recommendations", "Explanation", "MissingExplanation", "HistoryChange", "Gram"],
             "gramian.core.recommender": ["load_model"],
         },
     ),
     "evaluation": (
         "Evaluation",
-        {"gramian": ["evaluate", "Report", "compare", "ModelComparison", "leave_one_user_out", "Metric"]},
+        {
+            "gramian": [
+                "evaluate",
+                "evaluate_by_popularity",
+                "Report",
+                "compare",
+                "ModelComparison",
+                "leave_one_user_out",
+                "Metric",
+            ]
+        },
     ),
+    "rerank": ("Re-ranking", {"gramian.rerank": public_classes(gr.rerank)}),
     "tuning": ("Tuning", {"gramian": ["tune", "Search", "rank_path", "RankPath", "epoch_path", "EpochPath"]}),
     "gradient": (
         "Models trained by gradients",
@@ -107,6 +118,7 @@ SPARK_NAMES = re.findall(r" as (\w+)", (ROOT / "src/gramian/spark/__init__.py").
 MODULES: dict[str, ModuleType] = {
     "gramian": gr,
     "gramian.gradient": gr.gradient,
+    "gramian.rerank": gr.rerank,
     "gramian.data.split": gr.split,
     "gramian.data.datasets": gr.datasets,
     "gramian.errors": gr.errors,

@@ -180,6 +180,27 @@ def top_k(scores, seen, k):
     return lists
 
 
+def cease(X, F, weights, l2, columns=None):
+    """EASE on the interactions with the features below them, each as a user: rows √weight · Fᵀ."""
+    return ease(np.vstack([X, np.sqrt(weights)[:, None] * F.T]), l2, columns)
+
+
+def add_ease(X, F, share, l2, feature_l2):
+    """The weighted sum of two EASE models, one of the interactions and one with the features as users."""
+    return (1 - share) * ease(X, l2) + share * ease(F.T, feature_l2)
+
+
+def l3ae(X, C, lam_x, lam_kd, columns=None):
+    """argmin ‖X − XB‖² + lam_x ‖B‖² + lam_kd ‖B − C‖², diag(B) = 0: each item is regressed on all the others."""
+
+    def column(i):
+        others = np.delete(X, i, 1)
+        system = others.T @ others + (lam_x + lam_kd) * np.eye(others.shape[1])
+        return np.insert(np.linalg.solve(system, others.T @ X[:, i] + lam_kd * np.delete(C[:, i], i)), i, 0)
+
+    return by_column(X.shape[1], columns, column)
+
+
 def multi_behavior_ease(parts, l2, other_l2, zero_diagonal_of_all):
     """argmin ‖X_K − Σ_k X_k W_k‖² + Σ_k l2_k ‖W_k‖²: an item of the last kind is regressed on the columns allowed."""
     X, n, n_kinds = np.hstack(parts), parts[0].shape[1], len(parts)

@@ -5,7 +5,10 @@ from typing import Any as _Any
 
 from gramian import errors as errors
 from gramian import gradient as gradient
+from gramian import rerank as rerank
 from gramian.core.gram import Gram as Gram
+from gramian.core.missing import HistoryChange as HistoryChange
+from gramian.core.missing import MissingExplanation as MissingExplanation
 from gramian.core.recipe import equivalent as equivalent
 from gramian.core.recommender import Recommender as Recommender
 from gramian.core.recommender import load_model
@@ -16,9 +19,11 @@ from gramian.core.results import Recommendations as Recommendations
 from gramian.data import datasets as datasets
 from gramian.data import split as split
 from gramian.data.catalog import Catalog as Catalog
+from gramian.data.features import Features as Features
 from gramian.data.interactions import Interactions as Interactions
 from gramian.data.read import read as read
 from gramian.data.split import Split as Split
+from gramian.evaluation.breakdown import evaluate_by_popularity as evaluate_by_popularity
 from gramian.evaluation.comparison import ModelComparison as ModelComparison
 from gramian.evaluation.comparison import compare as compare
 from gramian.evaluation.evaluate import evaluate as evaluate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,20 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramian.core.histories import Histories, History, encode_events, encode_histories
+from gramian.core.missing import (
+    DEFAULT_POOL,
+    DENIED,
+    NOT_ALLOWED,
+    SEEN,
+    UNKNOWN,
+    MissingExplanation,
+    MissingItem,
+    explain_missing_item,
+)
 from gramian.core.params import format_value, params_of_json
-from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels, rank_blocks
+from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels
 from gramian.core.registry import MODELS, SCORERS
+from gramian.core.reranking import DEFAULT_DEPTH, RerankerLike, Reranking, RerankTrace, rank_and_rerank
 from gramian.core.results import Explanation, Recommendations
 from gramian.core.scorer import (
     EncodesHistories,
@@ -24,8 +35,9 @@ from gramian.core.scorer import (
     SupportsWeights,
     require_capability,
 )
-from gramian.core.updates import SupportsUpdates
+from gramian.core.updates import SupportsItemFeatures, SupportsUpdates
 from gramian.data.catalog import Catalog
+from gramian.data.features import Features
 from gramian.data.frames import render_html
 from gramian.data.ids import as_id_list
 from gramian.data.interactions import Interactions
@@ -96,6 +108,8 @@ class Recommender:
         deny_tags: Iterable[str] = (),
         exclude_seen: bool = True,
         exclude_self: bool = False,
+        rerank: RerankerLike | Iterable[RerankerLike] = (),
+        depth: int = DEFAULT_DEPTH,
         n_threads: int | None = None,
     ) -> Recommendations:
         """Return the k best items for users the model was fitted on.
@@ -114,6 +128,11 @@ class Recommender:
             Leave out the items of the user's history.
         exclude_self
             Leave out the item with the user's own id, where users and items are the nodes of one graph.
+        rerank
+            Stages that reorder the list, in this order: `gr.rerank.MMR(0.3)`, or a spec such as "mmr(diversity=0.3)". They
+            see `depth` candidates, and `.moves()` of the result says what they moved. Scores stay those of the model.
+        depth
+            How many of the best items the stages choose from.
         n_threads
             How many threads to use; all cores if left out.
 
@@ -127,7 +146,9 @@ class Recommender:
         known = histories.users[rows]
         exclusions = Exclusions(exclude_seen, known if exclude_self else None)
         allowed = self.catalog.allowed(allow, deny, allow_tags, deny_tags)
-        return self.recommend_rows(histories.matrix[rows], k, allowed, exclusions, users=known, n_threads=n_threads)
+        reranking = Reranking.of(rerank, depth)
+        matrix = histories.matrix[rows]
+        return self.recommend_rows(matrix, k, allowed, exclusions, users=known, reranking=reranking, n_threads=n_threads)
 
     def recommend_for(
         self,
@@ -139,6 +160,8 @@ class Recommender:
         allow_tags: Iterable[str] | None = None,
         deny_tags: Iterable[str] = (),
         exclude_seen: bool = True,
+        rerank: RerankerLike | Iterable[RerankerLike] = (),
+        depth: int = DEFAULT_DEPTH,
         n_threads: int | None = None,
     ) -> Recommendations:
         """Return the k best items for any histories; users need not appear in the training data.
@@ -151,13 +174,14 @@ class Recommender:
             list as oldest first. Items the model does not know are ignored and returned in `.unknown`; a history with no known
             item gets the most popular items, marked in `.fallback`. Interactions of new users, such as `gr.read` returns, give
             a list for each of their users.
-        k, allow, deny, allow_tags, deny_tags, exclude_seen, n_threads
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, rerank, depth, n_threads
             As in `recommend`.
         """
         matrix, unknown = self.encode_histories(histories)
         users = histories.users.tolist() if isinstance(histories, Interactions) else None
         allowed, exclusions = self.catalog.allowed(allow, deny, allow_tags, deny_tags), Exclusions(exclude_seen)
-        return self.recommend_rows(matrix, k, allowed, exclusions, users=users, unknown=unknown, n_threads=n_threads)
+        options: dict[str, Any] = {"reranking": Reranking.of(rerank, depth), "n_threads": n_threads}
+        return self.recommend_rows(matrix, k, allowed, exclusions, users=users, unknown=unknown, **options)
 
     def encode_histories(self, histories: Histories) -> tuple[sp.csr_array, list[list[Any]]]:
         """Return histories as rows in the model's columns, and for each history the items that the model does not know."""
@@ -172,12 +196,13 @@ class Recommender:
         *,
         users: list[Any] | None = None,
         unknown: list[list[Any]] | None = None,
+        reranking: Reranking | None = None,
         n_threads: int | None = None,
     ) -> Recommendations:
         """Return lists for histories in the model's columns, as ids and titles. `recommend` and `recommend_for` call it."""
-        columns, scores = self.top_k(histories, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads)
+        ranked = self._rank(histories, k, allowed, exclusions, reranking, n_threads)
         fallback = (np.diff(histories.indptr) == 0).tolist()
-        return self._name_lists(columns, scores, users, unknown or [[] for _ in columns], fallback)
+        return self._name_lists(*ranked[:2], users, unknown or [[] for _ in fallback], fallback, ranked[2])
 
     def recommend_to(
         self,
@@ -192,6 +217,8 @@ class Recommender:
         deny_tags: Iterable[str] = (),
         exclude_seen: bool = True,
         exclude_self: bool = False,
+        rerank: RerankerLike | Iterable[RerankerLike] = (),
+        depth: int = DEFAULT_DEPTH,
         n_threads: int | None = None,
     ) -> None:
         """Write the k best items of many users to a file: user, rank, item, title, score.
@@ -206,7 +233,7 @@ class Recommender:
             Users of the model; all of them if left out.
         histories
             The interactions of new users, to write their lists instead. Items that the model does not know are ignored.
-        k, allow, deny, allow_tags, deny_tags, exclude_seen, exclude_self, n_threads
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, exclude_self, rerank, depth, n_threads
             As in `recommend`.
         """
         if histories is not None:
@@ -221,13 +248,11 @@ class Recommender:
             user_ids = known.users.tolist() if rows is None else known.users[rows]
         exclusions = Exclusions(exclude_seen, user_ids if exclude_self else None)
         k = min(require_whole_number("k", k, example=10), len(self.catalog))
-        allowed = self.catalog.allowed(allow, deny, allow_tags, deny_tags)
+        allowed, reranking = self.catalog.allowed(allow, deny, allow_tags, deny_tags), Reranking.of(rerank, depth)
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-            ranked = rank_blocks(
-                self.scorer, self.catalog, matrix, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
-            )
-            for start, columns, scores in ranked:
+            options: dict[str, Any] = {"allowed": allowed, "exclusions": exclusions, "n_threads": n_threads}
+            for start, columns, scores, _ in rank_and_rerank(self.scorer, self.catalog, matrix, k, reranking, **options):
                 yield np.arange(start, start + len(columns)), columns, scores
 
         write_lists(path, user_ids, self.catalog, blocks())
@@ -254,8 +279,9 @@ class Recommender:
     def explain(self, history: History, item: Any) -> Explanation:
         """Return the contribution of each history item to the score of `item`, which is their sum.
 
-        Items that the model does not know add nothing and are returned in `.unknown`. A model of several kinds of events says
-        in `.by_kind` what each kind adds.
+        Items that the model does not know add nothing and are returned in `.unknown`. A model that learns from features of the
+        items also says in `.features` what each feature of `item` adds, and a model of several kinds of events in `.by_kind`
+        what each kind adds.
         """
         row, (unknown,) = self.encode_histories([history])
         columns, column = row.indices, self.catalog.column(item)
@@ -267,8 +293,62 @@ class Recommender:
             dict(zip(ids, contributions[order].tolist(), strict=True)),
             None if titles is None else dict(zip(ids, titles, strict=True)),
             unknown,
+            self._explain_features(columns, row.data, column),
             self._explain_kinds(row, column, ids, order),
         )
+
+    def _explain_features(self, history: np.ndarray, values: np.ndarray, item: int) -> dict[str, float] | None:
+        """Return what each feature of an item adds to its score, strongest first; None where no features are used."""
+        features = self.catalog.features
+        if features is None or not isinstance(self.recipe, SupportsItemFeatures):
+            return None
+        contributions = self.recipe.feature_contributions(self.scorer, features, history, values, item)
+        order = np.argsort(-np.abs(contributions), kind="stable")
+        return {features.names[at]: float(contributions[at]) for at in order if contributions[at]}
+
+    def add_items(
+        self,
+        features: Any,
+        *,
+        items: Iterable[Any] | None = None,
+        item: str | None = None,
+        titles: Mapping[Any, str] | None = None,
+        n_threads: int | None = None,
+    ) -> Recommender:
+        """Return a model that also recommends new items, which nobody has touched, from their features.
+
+        It equals a new fit with these items in the catalog, without a new inverse. This model stays as it is.
+
+        Parameters
+        ----------
+        features
+            The features of the new items: a table or an array like the one that the model's features were made from, or
+            `Features` that were encoded together with these.
+        items, item
+            The ids of the rows of an array, and the column of ids of a table, as in `gr.Features.of`.
+        titles
+            Titles of the new items, as {id: title}.
+        n_threads
+            How many threads to use; all cores if left out.
+        """
+        known = self.catalog.features
+        if known is None or not isinstance(self.recipe, SupportsItemFeatures):
+            got = f"{self.recipe}, which knows an item only by the users who touched it"
+            raise NotSupported("a model that learns from features of the items", got, "Fit CEASE, AddEASE, L3AE or FeatureIALS")
+        added = Features.of(features, items=items, item=item, like=known)
+        repeated = added.items[self.catalog.ids.positions(added.items.tolist()) >= 0]
+        if repeated:
+            got = ", ".join(map(repr, repeated[:5]))
+            raise InvalidInput("items the model does not know", got, "Leave them out: features.take(new_items)")
+        featureless = added.items[np.diff(added.matrix.indptr) == 0]
+        if featureless:
+            got = f"none of {', '.join(map(repr, featureless[:5]))}"
+            raise InvalidInput("a feature that the model knows for every new item", got, "Leave these items out")
+        catalog = self.catalog.append(added, titles)
+        with limit_threads(n_threads):
+            scorer = self.recipe.add_items(self.scorer, known, known.join(added))
+        histories = None if self.histories is None else self.histories.with_catalog(catalog)
+        return Recommender(scorer, self.recipe, catalog, histories)
 
     def _explain_kinds(self, row: sp.csr_array, column: int, ids: list[Any], order: np.ndarray) -> dict[Any, dict[str, float]]:
         """Return what each kind of event of each history item adds, where the model has several kinds."""
@@ -285,6 +365,65 @@ class Recommender:
         """Return values of histories as weights, or as kinds of events where the model has several."""
         encoder = self.scorer
         return encoder.decode_values(values) if isinstance(encoder, EncodesHistories) else values.tolist()
+
+    def explain_missing(
+        self,
+        history: History,
+        item: Any,
+        k: int = 10,
+        *,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
+        allow_tags: Iterable[str] | None = None,
+        deny_tags: Iterable[str] = (),
+        exclude_seen: bool = True,
+        pool: int | None = DEFAULT_POOL,
+        n_threads: int | None = None,
+    ) -> MissingExplanation:
+        """Say why an item is missing from the list of a history, and which smallest change of the history would bring it in.
+
+        Parameters
+        ----------
+        history
+            Item ids, or item id → weight, as in `recommend_for`.
+        item
+            The item in question. It may be unknown to the model.
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, n_threads
+            As in `recommend_for`: they make the list that the item is missing from. Re-ranking is not considered.
+        pool
+            How many items to consider for adding: those that raise the item's score most, and those now in the list. None
+            considers all, so that the smallest change of one or two items is found if there is one; that takes memory and
+            time of the order of the squared number of items.
+
+        Returns
+        -------
+        MissingExplanation
+            Its `status`, `rank` and the score it is `lacking`; if it is ranked out, the smallest `addition` to the history
+            and the smallest `removal`, and what was `searched`.
+        """
+        row, (unknown,) = self.encode_histories([history])
+        k = min(require_whole_number("k", k, example=10), len(self.catalog))
+        if pool is not None:
+            require_whole_number("pool", pool, example=DEFAULT_POOL)
+        column = int(self.catalog.ids.positions([item])[0])
+        if column < 0:
+            return MissingExplanation(item, None, UNKNOWN, k, unknown=tuple(unknown), fallback=row.nnz == 0)
+        everything = np.ones(len(self.catalog), np.bool_)
+        not_denied, permitted = (
+            everything if mask is None else mask
+            for mask in (
+                self.catalog.allowed(deny=deny, deny_tags=deny_tags),
+                self.catalog.allowed(allow, deny, allow_tags, deny_tags),
+            )
+        )
+        status = ""
+        if exclude_seen and column in row.indices:
+            status = SEEN
+        elif not permitted[column]:
+            status = NOT_ALLOWED if not_denied[column] else DENIED
+        question = MissingItem(self.scorer, self.catalog, row, column, k, permitted, exclude_seen)
+        with limit_threads(n_threads):
+            return explain_missing_item(question, status, pool, unknown)
 
     def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
         """Return a model that has also learned from these new users, equal to a new fit at a fraction of its cost.
@@ -368,6 +507,7 @@ class Recommender:
         *,
         allowed: np.ndarray | None = None,
         exclusions: Exclusions = EXCLUDE_SEEN,
+        reranking: Reranking | None = None,
         n_threads: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return columns and scores of the k best items for histories in the model's columns.
@@ -375,6 +515,18 @@ class Recommender:
         A short list ends in column −1 and score −inf. Items of a history are excluded unless `exclusions` says otherwise.
         A history without any item gets the most popular items.
         """
+        return self._rank(histories, k, allowed, exclusions, reranking, n_threads)[:2]
+
+    def _rank(
+        self,
+        histories: sp.csr_array,
+        k: int,
+        allowed: np.ndarray | None,
+        exclusions: Exclusions,
+        reranking: Reranking | None,
+        n_threads: int | None,
+    ) -> tuple[np.ndarray, np.ndarray, RerankTrace | None]:
+        """Return columns, scores and what re-ranking moved."""
         n_items = len(self.catalog)
         k = min(require_whole_number("k", k, example=10), n_items)
         if histories.shape[1] != n_items or histories.indices.max(initial=0) >= n_items or histories.indices.min(initial=0) < 0:
@@ -382,13 +534,14 @@ class Recommender:
         histories = histories if histories.has_sorted_indices else histories.sorted_indices()
         columns = np.empty((histories.shape[0], k), np.int32)
         scores = np.empty((histories.shape[0], k))
-        blocks = rank_blocks(
-            self.scorer, self.catalog, histories, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
-        )
-        for start, block_columns, block_scores in blocks:
+        options: dict[str, Any] = {"allowed": allowed, "exclusions": exclusions, "n_threads": n_threads}
+        traces = []
+        ranked = rank_and_rerank(self.scorer, self.catalog, histories, k, reranking, **options)
+        for start, block_columns, block_scores, trace in ranked:
             rows = slice(start, start + len(block_columns))
             columns[rows], scores[rows] = block_columns, block_scores
-        return columns, scores
+            traces += [] if trace is None else [trace]
+        return columns, scores, RerankTrace.join(traces) if traces else None
 
     def _name_lists(
         self,
@@ -397,6 +550,7 @@ class Recommender:
         users: list[Any] | None = None,
         unknown: list[list[Any]] | None = None,
         fallback: list[bool] | None = None,
+        trace: RerankTrace | None = None,
     ) -> Recommendations:
         """Turn columns into ids and titles."""
         lists = [row[row >= 0] for row in columns]
@@ -407,6 +561,7 @@ class Recommender:
             unknown,
             fallback,
             None if self.catalog.titles is None else [self.catalog.titles_of(row) or [] for row in lists],
+            trace,
         )
 
     def _require_histories(self) -> Interactions:

@@ -39,6 +39,8 @@ class Columns:
         Whether rows without a user, item, value or time are dropped instead of refused.
     tag_separator
         What stands between the tags of a text.
+    others
+        Names of further columns to read.
     kind
         The column of kinds of events, and the kinds.
     half_life
@@ -60,6 +62,7 @@ class Columns:
     weight: str | None = None
     skip_nulls: bool = False
     tag_separator: str = "|"
+    others: tuple[str, ...] = ()
     kind: KindColumn | None = None
     half_life: Any = None
     signed: bool = False
@@ -149,7 +152,7 @@ class Columns:
     def needed(self) -> list[str]:
         """The names of all columns that have a role."""
         kind = None if self.kind is None else self.kind.name
-        names = (self.user, self.item, self.value, self.time, self.title, self.tags, kind)
+        names = (self.user, self.item, self.value, self.time, self.title, self.tags, kind, *self.others)
         return [name for name in names if name is not None]
 
     @property

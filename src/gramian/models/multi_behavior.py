@@ -42,13 +42,14 @@ from gramian.data.interactions import Interactions
 from gramian.data.kinds import MAX_KINDS, expand_kinds, has_kind
 from gramian.errors import Inaccurate, InvalidInput
 from gramian.io.damage import require_content
+from gramian.io.sparse import load_csr, save_csr
 from gramian.linalg.gram import write_gram
 from gramian.linalg.inverse import INACCURATE_REMEDY, column_size, invert, pivot_size
 from gramian.linalg.memory import require_memory
 from gramian.linalg.product import multiply_sparse
 from gramian.linalg.sparse import row_of_entry, scale_columns
 from gramian.linalg.symmetric import BLOCK_WIDTH, DTYPES, Symmetric, stored_size
-from gramian.models.scorers import SymmetricWeights, load_csr, save_csr
+from gramian.models.scorers import SymmetricWeights
 
 DUAL_PANEL = 1_024  # columns scored at a time by `DualWeights`
 DUAL_USERS = 4_096  # histories scored at a time by `DualWeights`: each takes a number for every training user

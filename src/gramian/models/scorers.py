@@ -21,10 +21,12 @@ from gramian.core.scorer import (
     require_capability,
 )
 from gramian.io.damage import require_content
+from gramian.io.sparse import load_csr, save_csr
 from gramian.linalg.memory import require_memory
 from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, multiply_sparse, row_panels
+from gramian.linalg.reranking import compare_symmetric, compare_vectors
 from gramian.linalg.sparse import scale_columns
-from gramian.linalg.symmetric import DTYPES, PANEL, Symmetric
+from gramian.linalg.symmetric import PANEL, Symmetric
 from gramian.validation import is_number
 
 
@@ -55,6 +57,9 @@ class SymmetricWeights(Scorer):
     def similar(self, item: int) -> np.ndarray:
         """Return M_ij / √(M_ii M_jj), the cosine of two items where M is a Gram matrix."""
         return normalised_row(self.matrix, item)
+
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return compare_normalised(self.matrix, lists)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         row = self.matrix.row(item).astype(np.float64)[history]
@@ -108,6 +113,9 @@ class InverseWeights(Scorer):
         """Return −P_ij / √(P_ii P_jj), the partial correlation: how two items go together when all others are held fixed."""
         return -normalised_row(self.inverse, item)
 
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return -compare_normalised(self.inverse, lists)
+
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         return self.symmetric.contributions(history, values, item)
 
@@ -125,9 +133,20 @@ class InverseWeights(Scorer):
 
 def normalised_row(matrix: Symmetric, item: int) -> np.ndarray:
     """Return M_ij / √(M_ii M_jj) for all j; 0 where a diagonal entry is 0."""
-    diagonal = matrix.diagonal()
-    scale = np.divide(1, np.sqrt(np.abs(diagonal)), out=np.zeros(len(diagonal)), where=diagonal != 0)
+    scale = correlation_scale(matrix)
     return matrix.row(item) * scale * scale[item]
+
+
+def compare_normalised(matrix: Symmetric, lists: np.ndarray) -> np.ndarray:
+    """Return M_ij / √(M_ii M_jj) for all pairs of columns in each list."""
+    compared = compare_symmetric(lists, matrix.buffer, matrix.n, matrix.width, correlation_scale(matrix))
+    return np.asarray(compared)
+
+
+def correlation_scale(matrix: Symmetric) -> np.ndarray:
+    """Return 1 / √|M_ii|; 0 where the diagonal entry is 0."""
+    diagonal = matrix.diagonal()
+    return np.divide(1, np.sqrt(np.abs(diagonal)), out=np.zeros(len(diagonal)), where=diagonal != 0)
 
 
 def _load_symmetric(
@@ -154,6 +173,11 @@ class DenseWeights(Scorer):
     def n_items(self) -> int:
         return self.inverse_weights.n_items
 
+    @property
+    def inverse(self) -> Symmetric:
+        """P, from which W was expanded."""
+        return self.inverse_weights.inverse
+
     @staticmethod
     def n_bytes(weights: InverseWeights) -> int:
         """Return the memory that W takes."""
@@ -169,6 +193,9 @@ class DenseWeights(Scorer):
 
     def similar(self, item: int) -> np.ndarray:
         return self.inverse_weights.similar(item)
+
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return self.inverse_weights.similarities(lists)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         return self.inverse_weights.contributions(history, values, item)
@@ -208,6 +235,9 @@ class LowRankWeights(Scorer):
     def similar(self, item: int) -> np.ndarray:
         """Return the cosine between the decoder rows of items."""
         return cosine_similarities(self.decoder, item)
+
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return compare_vectors(lists, self.decoder)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         return values * (self.encoder[history].astype(np.float64) @ self.decoder[item])
@@ -284,24 +314,6 @@ class SparseWeights(Scorer):
         matrix = load_csr(arrays, len(arrays["indptr"]) - 1)
         require_content(matrix.dtype == np.float32, "weights in float32")
         return SparseWeights(matrix)
-
-
-def save_csr(matrix: sp.csr_array) -> dict[str, np.ndarray]:
-    """Return the arrays of a sparse matrix, with the types that `load_csr` expects."""
-    indptr, indices = matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False)
-    return {"indptr": indptr, "indices": indices, "data": matrix.data}
-
-
-def load_csr(arrays: dict[str, np.ndarray], n_columns: int) -> sp.csr_array:
-    """Return a sparse matrix from the arrays of a file that is not trusted."""
-    indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
-    is_flat = all(array.ndim == 1 for array in (indptr, indices, data)) and len(indptr) >= 1
-    is_typed = indptr.dtype == np.int64 and indices.dtype == np.int32 and data.dtype in DTYPES
-    require_content(bool(is_flat and is_typed), "rows of floating-point numbers")
-    has_all_rows = indptr[0] == 0 and indptr[-1] == len(indices) == len(data) and (np.diff(indptr) >= 0).all()
-    require_content(bool(has_all_rows), "rows that follow each other")
-    require_content(len(indices) == 0 or (indices.min() >= 0 and indices.max() < n_columns), "columns of known items")
-    return sp.csr_array((data, indices, indptr), (len(indptr) - 1, n_columns))
 
 
 class GlobalScores(Scorer):

@@ -138,6 +138,9 @@ class ExplainResponse(ScoredItem):
     contributions: list[Contribution] = Field(
         description="What each history item adds to the score, strongest first; they sum to it"
     )
+    features: dict[str, float] = Field(
+        description="What each feature of the item adds to the score, where the model learns from features, strongest first"
+    )
     unknown: list[JsonId]
 
 

@@ -187,7 +187,8 @@ class ServedModel:
             contributions = [row | {"by_kind": explanation.by_kind[id]} for row, id in zip(contributions, ids, strict=True)]
         (explained,) = self._items_json([item], self.catalog.titles_of([self.catalog.column(item)]), [explanation.score])
         unknown = [id for id in history if id not in explanation]
-        return {"model": self.name, **explained, "contributions": contributions, "unknown": unknown}
+        by_feature = explanation.features
+        return {"model": self.name, **explained, "contributions": contributions, "features": by_feature, "unknown": unknown}
 
     def look_up(self, ids: Sequence[JsonId]) -> dict[str, Any]:
         """Return what is known of items, and which of the ids are unknown."""
