@@ -11,6 +11,8 @@ from gramian.evaluation.report import standard_error
 from gramian.evaluation.task import RankingTask
 
 GROUPS = 4
+FEW_USERS = 5  # an item with fewer training users is cold
+HEAD_SHARE = 0.5  # of the training interactions, which the most popular items, the head, make up
 
 
 def by_activity(values: np.ndarray, task: RankingTask) -> list[dict[str, Any]]:
@@ -58,3 +60,29 @@ def by_popularity(columns: np.ndarray, task: RankingTask) -> list[dict[str, Any]
             }
         )
     return rows
+
+
+def by_item_group(columns: np.ndarray, task: RankingTask) -> dict[str, dict[str, Any]]:
+    """Return the share of targets found, and the share of listed items, for head, tail and cold items.
+
+    The head are the most popular items that make up half of the training interactions; cold items have fewer than five training
+    users; the tail are all others. A group without targets has nothing to find: its share is None.
+    """
+    popularity = task.catalog.popularity
+    order = np.argsort(-popularity, kind="stable")
+    before = np.cumsum(popularity[order]) - popularity[order]
+    group = np.full(len(popularity), "tail", dtype="<U4")
+    group[order[before < HEAD_SHARE * popularity.sum()]] = "head"
+    group[popularity < FEW_USERS] = "cold"
+    is_listed = columns >= 0
+    listed, found = columns[is_listed], columns[is_listed & find_hits(columns, task.targets)]
+    groups = {}
+    for name in ("head", "tail", "cold"):
+        n_targets = int((group[task.targets.indices] == name).sum())
+        groups[name] = {
+            "items": int((group == name).sum()),
+            "targets": n_targets,
+            "found": float((group[found] == name).sum() / n_targets) if n_targets else None,
+            "listed": float((group[listed] == name).sum() / max(len(listed), 1)),
+        }
+    return groups

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from gramian.data.frames import convert_frame, render_html
@@ -46,8 +47,13 @@ class ModelComparison:
     @property
     def tied(self) -> list[str]:
         """The models that are not significantly worse than the best, which is the first of them."""
-        worse = {name for name, comparison in self.behind.items() if comparison.p_value < SIGNIFICANCE}
-        return [name for name in self.reports if name not in worse]
+        return [name for name in self.reports if self.adjusted.get(name, 1.0) >= SIGNIFICANCE]
+
+    @property
+    def adjusted(self) -> dict[str, float]:
+        """The p-values, adjusted for the number of models that are compared with the best (Holm's method)."""
+        adjusted = adjust_p_values([comparison.p_value for comparison in self.behind.values()])
+        return dict(zip(self.behind, adjusted, strict=True))
 
     def frame(self, library: str = "polars") -> Any:
         """Return one row per model: every metric with its standard error, then how far it is behind the best, and p.
@@ -101,6 +107,17 @@ class ModelComparison:
         return f"no significant difference between {', '.join(self.tied)}"
 
 
+def adjust_p_values(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values of m tests by Holm's method, so that the chance of any false finding stays below the significance level.
+
+    The smallest is multiplied by m, the next by m − 1, and so on; none may be smaller than the one before, or above 1.
+    """
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty(len(order))
+    adjusted[order] = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * np.arange(len(order), 0, -1)), 1)
+    return [float(p) for p in adjusted]
+
+
 def compare(reports: Mapping[str, Report], metric: str | None = None) -> ModelComparison:
     """Compare models that were evaluated on the same split, each with the best, by paired t-tests over the users.
 
@@ -114,7 +131,8 @@ def compare(reports: Mapping[str, Report], metric: str | None = None) -> ModelCo
     Returns
     -------
     ModelComparison
-        `winner` is None unless the best model is significantly better than every other (p < 0.05).
+        `winner` is None unless the best model is significantly better than every other (p < 0.05, adjusted for the number
+        of models).
     """
     if not isinstance(reports, Mapping) or not reports or not all(isinstance(r, Report) for r in reports.values()):
         raise InvalidInput("reports by the names of their models", f"{reports!r:.80}", 'Pass {"EASE": report, ...}')
