@@ -52,7 +52,7 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "data": (
         "Data",
         {
-            "gramian": ["read", "Interactions", "Catalog", "Split"],
+            "gramian": ["read", "describe", "Profile", "Interactions", "Catalog", "Split"],
             "gramian.data.split": ["strong", "weak", "leave_last", "temporal", "published"],
             "gramian.data.datasets": ["load", "names"],
         },
@@ -80,6 +80,7 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
         {"gramian": ["evaluate", "Report", "compare", "ModelComparison", "leave_one_user_out", "Metric"]},
     ),
     "tuning": ("Tuning", {"gramian": ["tune", "Search", "rank_path", "RankPath", "epoch_path", "EpochPath"]}),
+    "selection": ("Model selection", {"gramian": ["auto", "Selection", "retrain", "Retraining"]}),
     "gradient": (
         "Models trained by gradients",
         {"gramian.gradient": public_classes(gr.gradient)},

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 
 # Each layer may import those before it, and itself.
 LAYERS = ["errors", "validation", "progress", "linalg", "data", "io", "core", "models", "gradient", "evaluation", "tuning"]
-LAYERS += ["spark", "experiments", "service", "cli", "__main__"]
+LAYERS += ["spark", "experiments", "selection", "service", "cli", "__main__"]
 MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
 
 
@@ -111,10 +111,11 @@ PUBLIC = {
     "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath", "Explanation",
     "GFCF", "Gram", "IALS", "Interactions", "ItemKNN", "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression",
     "MODELS", "Metric", "ModelComparison", "NuclearNormMF",
-    "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RP3beta", "RankPath",
-    "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SVDAE", "Search", "Split",
-    "SteckUpdates", "Subspace", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets", "epoch_path", "equivalent",
-    "errors", "evaluate", "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "split", "tune",
+    "Popularity", "PrintedUpdates", "Profile", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RP3beta", "RankPath",
+    "Recommendations", "Recommender", "RegularizedPCA", "Report", "Retraining", "SGFCF", "SLIM", "SVDAE", "Search",
+    "Selection", "Split", "SteckUpdates", "Subspace", "TurboCF", "VLAE", "WLAE", "WRMF", "auto", "compare", "datasets",
+    "describe", "epoch_path", "equivalent", "errors", "evaluate", "gradient", "leave_one_user_out", "load", "rank_path",
+    "read", "register", "retrain", "split", "tune",
 }  # fmt: skip
 INTERNAL = {"version", "load_model"}  # imported to be used in an __init__.py
 

@@ -40,7 +40,19 @@ MORE_USER_NAMES = (
     *("profile_id", "session_id", "username", "user_name"),
 )
 MORE_ITEM_NAMES = (
-    *("movie_id", "movie", "product_id", "product", "asin", "parent_asin", "sku", "article_id", "article", "track_id", "song_id"),
+    *(
+        "movie_id",
+        "movie",
+        "product_id",
+        "product",
+        "asin",
+        "parent_asin",
+        "sku",
+        "article_id",
+        "article",
+        "track_id",
+        "song_id",
+    ),
     *("artist_id", "artist", "book_id", "isbn", "business_id", "venue_id", "location_id", "content_id", "stock_code"),
 )
 TIME_NAMES = (
@@ -366,7 +378,9 @@ def _check_users(events: Interactions, keep_suspicious: bool) -> tuple[Interacti
     done = "Kept, as asked" if keep_suspicious else "Left out of training and testing; keep_suspicious=True keeps such users"
     for row in np.flatnonzero(is_heavy | is_bot):
         share, of_catalog = lengths[row] / events.n_interactions, lengths[row] / events.n_items
-        problem = f"user {events.users[int(row)]!r} has {share:.0%} of all interactions and touched {of_catalog:.0%} of the items"
+        problem = (
+            f"user {events.users[int(row)]!r} has {share:.0%} of all interactions and touched {of_catalog:.0%} of the items"
+        )
         findings.append(Finding(f"{problem}: a bot, a test account or a shared id", done))
     is_left_out = is_heavy | is_bot
     if keep_suspicious or not is_left_out.any() or is_left_out.all():
