@@ -8,6 +8,7 @@ import pytest
 from scipy.stats import ttest_rel
 
 import gramian as gr
+from gramian.evaluation.comparison import adjust_p_values
 
 USERS = list(range(400))
 RNG = np.random.default_rng(0)
@@ -88,3 +89,25 @@ def test_names_are_escaped_in_a_notebook():
     assert "<b>" not in html
     assert "&lt;b&gt;" in html
     assert isinstance(gr.compare(REPORTS).frame(), pl.DataFrame)
+
+
+def test_p_values_are_adjusted_as_holm_does():
+    p_values = [0.01, 0.04, 0.03, 0.5]
+    naive, largest = {}, 0.0
+    for rank, p in enumerate(sorted(p_values)):
+        largest = max(largest, p * (len(p_values) - rank))
+        naive[p] = min(largest, 1.0)
+    assert adjust_p_values(p_values) == pytest.approx([naive[p] for p in p_values])
+    assert adjust_p_values([0.02]) == [0.02]
+    assert adjust_p_values([]) == []
+    assert adjust_p_values([0.9, 0.8]) == [1.0, 1.0]
+
+
+def test_a_tie_takes_the_number_of_comparisons_into_account():
+    noise = RNG.normal(0, 0.1, 400)
+    noise *= 0.0049 / abs(noise.mean()) * np.sign(noise.mean())  # about p = 0.05 for a single comparison
+    slightly_worse = report(BASE - noise)
+    alone = gr.compare({"best": report(BASE), "other": slightly_worse}).behind["other"].p_value
+    many = {f"copy {k}": slightly_worse for k in range(20)}
+    comparison = gr.compare({"best": report(BASE), **many})
+    assert comparison.adjusted["copy 0"] == pytest.approx(min(1, 20 * alone))

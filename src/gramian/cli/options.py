@@ -147,7 +147,7 @@ class EventSource:
         return datasets.load(self.data, min_value=least, weights=self.value is not None, weight=self.weight)
 
     def _read_source(self, described: dict[str, str | None]) -> Interactions:
-        return read(self.data, **self._reading_options(), **described)
+        return read(self.data, **(self._reading_options() | described))
 
     def _reading_options(self) -> dict[str, Any]:
         """Return the options of `gr.read`, after checking that the files exist."""

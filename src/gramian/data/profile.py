@@ -162,12 +162,13 @@ class Profile:
         rows = [("size", f"{self.headline}, from {format_count(self.n_rows, 'row')}")]
         if self.n_duplicates:
             rows.append(("duplicates", f"{format_count(self.n_duplicates, 'row')} of a user and an item seen before: merged"))
-        rows += [(f"column {name}", f"taken for the {role}; {ROLES[role]}... to change") for role, name in self.columns.items()]
+        for role, name in self.columns.items():
+            rows.append((f"column {name}", f"taken for the {role}; another one: {ROLES[role]}NAME"))
         if self.unused:
-            rows.append(("not used", f"{', '.join(self.unused)}; name one with {', '.join(ROLES.values())}"))
+            rows.append(("columns not used", ", ".join(self.unused)))
         if self.values is not None:
             v = self.values
-            rows.append((f"{v.column}", f"{v.kind} from {v.lowest:g} to {v.highest:g}, {v.n_levels:,} distinct; {v.use}"))
+            rows.append((f"{v.column} holds", f"{v.kind} from {v.lowest:g} to {v.highest:g}, {v.n_levels:,} distinct; {v.use}"))
         if self.times is not None:
             rows.append(("times", f"from {self.times.first} to {self.times.last}, {self.times.n_distinct:,} distinct"))
         rows.append(("items of a user", format_quantiles(self.history_lengths)))
@@ -379,7 +380,7 @@ def _check_users(events: Interactions, keep_suspicious: bool) -> tuple[Interacti
     for row in np.flatnonzero(is_heavy | is_bot):
         share, of_catalog = lengths[row] / events.n_interactions, lengths[row] / events.n_items
         problem = (
-            f"user {events.users[int(row)]!r} has {share:.0%} of all interactions and touched {of_catalog:.0%} of the items"
+            f"user {events.users.tolist()[row]!r} has {share:.0%} of all interactions and touched {of_catalog:.0%} of the items"
         )
         findings.append(Finding(f"{problem}: a bot, a test account or a shared id", done))
     is_left_out = is_heavy | is_bot

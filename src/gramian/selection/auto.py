@@ -252,7 +252,8 @@ def build_card(
         "protocol": str(protocol),
         "data": describe_data(profile),
     }
-    return json.loads(json.dumps(card | provenance()))  # type: ignore[no-any-return]  # plain JSON, as it is read back
+    plain: dict[str, Any] = json.loads(json.dumps(card | provenance()))  # tuples as lists, as it is read back
+    return plain
 
 
 def describe_data(profile: Profile) -> dict[str, Any]:

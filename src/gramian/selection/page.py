@@ -22,8 +22,8 @@ from gramian.progress import format_duration
 from gramian.selection.auto import Selection
 from gramian.selection.finals import Finalist
 
-COUNT_BINS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)  # lower ends
-TIME_BINS = 10  # of equal length, from the first event to the last
+COUNT_BINS = (1, 2, 5, 10, 30, 100, 300, 1000, 10_000)  # lower ends: few enough for their labels to fit
+TIME_BINS = 6  # of equal length, from the first event to the last
 
 
 def write_selection_page(selection: Selection, path: str | Path) -> Path:
@@ -92,11 +92,10 @@ def draw_data(selection: Selection) -> Iterator[Picture]:
         yield inline_picture(name, plot, f"How many {y_label} have how many {x_label.split()[0]}.")
     dates = None if events.times is None else as_dates(events.times)
     if dates is not None:
-        numbers = dates.astype(np.int64)
-        heights, edges = np.histogram(numbers, TIME_BINS)
+        per_span, edges = np.histogram(dates.astype(np.int64), TIME_BINS)
         labels = [str(day) for day in edges[:-1].astype(np.int64).astype("datetime64[us]").astype("datetime64[M]")]
-        plot = plot_grouped_bars({"events": heights.tolist()}, [label[2:] for label in labels], "from year-month", "events")
-        yield inline_picture("times", plot, "When the events happened, in ten spans of equal length.")
+        plot = plot_grouped_bars({"events": per_span.tolist()}, [label[2:] for label in labels], "from year-month", "events")
+        yield inline_picture("times", plot, "When the events happened, in spans of equal length.")
 
 
 def draw_results(selection: Selection) -> Iterator[Picture]:
@@ -130,5 +129,5 @@ def count_in_bins(counts: np.ndarray) -> tuple[list[str], list[int]]:
     n_bins = max((k + 1 for k, height in enumerate(heights) if height), default=1)
     labels = []
     for low, high in list(zip(COUNT_BINS, ends, strict=True))[:n_bins]:
-        labels.append(f"{low}+" if high == np.inf else str(low) if high == low + 1 else f"{low}–")
+        labels.append(f"{low}+" if high == np.inf else str(low) if high == low + 1 else f"{low}–{high - 1}")
     return labels, heights[:n_bins]

@@ -43,15 +43,14 @@ class Protocol:
     folds: tuple[Split, ...]
 
     def __str__(self) -> str:
-        n_validation = sum(fold.target.n_users for fold in self.folds)
-        folds = f" in {len(self.folds)} folds" if len(self.folds) > 1 else ""
-        return (
-            f"{self.name} split: {self.reason}. Models are chosen on {n_validation:,} validation users{folds}, and tested once "
-            f"on {self.test.target.n_users:,} others"
-            if self.name == "strong"
-            else f"{self.name} split: {self.reason}. Models are chosen on the events of {n_validation:,} users before the test "
-            f"part, and tested once on the newest events, of {self.test.target.n_users:,} users"
-        )
+        n_validation, n_test = sum(fold.target.n_users for fold in self.folds), self.test.target.n_users
+        if self.name == "temporal":
+            chosen = f"the events of {n_validation:,} users just before the test part"
+            tested = f"the newest events, of {n_test:,} users"
+        else:
+            folds = f" in {len(self.folds)} folds" if len(self.folds) > 1 else ""
+            chosen, tested = f"{n_validation:,} validation users{folds}", f"{n_test:,} others"
+        return f"A {self.name} split, because {self.reason}. Models are chosen on {chosen}, and tested once on {tested}"
 
 
 def choose_protocol(events: Interactions, seed: int = 0) -> Protocol:

@@ -304,8 +304,7 @@ class FamilySearch:
 
     def visit(self, state: FamilyState, point: Point) -> None:
         """Evaluate a point on all folds in use, if there is time."""
-        if state.seconds is not None:
-            self.require_time(state.seconds * self.n_folds, self.final_seconds())
+        self.require_time((state.seconds or 0.0) * self.n_folds, self.final_seconds())
         try:
             best = self.evaluate(state, point, list(range(self.n_folds)))
         except NotEnoughMemory as error:
@@ -366,8 +365,8 @@ class FamilySearch:
         return self.searches[fold]
 
     def require_time(self, seconds: float, reserved: float) -> None:
-        """Raise `OutOfTime` if a fit would not leave the time that is reserved for the end."""
-        if PREDICTION_MARGIN * seconds + reserved > self.clock.left:
+        """Raise `OutOfTime` if a fit would not leave the time that is reserved for the end; something is always evaluated."""
+        if PREDICTION_MARGIN * seconds + reserved > self.clock.left and any(state.best for state in self.states):
             raise OutOfTime
 
     def final_seconds(self, n_finalists: int = MAX_FINALISTS) -> float:
