@@ -70,7 +70,7 @@ MAX_RATING, MAX_RATING_LEVELS = 10, 20  # a column of ratings has at most these:
 LIKED_SHARE = 0.8  # of the best rating: 4 of 5 stars count as liked, the usual convention
 MAX_USER_SHARE = 0.1  # of all events that one person may have in a table of at least MIN_CROWD users
 MIN_CROWD = 20
-MAX_CATALOG_SHARE, MIN_CATALOG = 0.5, 200  # a user of more than half of at least 200 items is taken for a bot
+MAX_CATALOG_SHARE, MIN_CATALOG = 0.5, 1000  # a user of more than half of at least 1,000 items is taken for a bot
 MAX_MISDATED_SHARE = 0.05  # of the events; if more have impossible dates, the column is not used
 QUANTILES = {"min": 0.0, "25 %": 0.25, "median": 0.5, "75 %": 0.75, "95 %": 0.95, "max": 1.0}
 

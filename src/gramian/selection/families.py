@@ -64,6 +64,7 @@ class Axis:
         value = self.start + self.step * position if self.is_linear else self.start * self.step**position
         if not self.low - 1e-9 <= value <= self.high * (1 + 1e-9):
             return None
+        value = min(max(value, self.low), self.high)  # against rounding
         return round(value) if self.is_whole else float(f"{value:.3g}")
 
 
