@@ -206,7 +206,7 @@ class Service:
         return PiecewiseResponse(pieces, self.batches.leave)
 
     def encode_batch(self, body: bytes, is_abandoned: threading.Event) -> list[bytes]:
-        """Return the response to a batch in pieces. Single requests go first between two slices of the batch."""
+        """Return the response to a batch in pieces. After each slice it waits a little for single requests."""
         request = schemas.BatchRequest.model_validate_json(body)
         served = self.find_model(request.model)
         unknown = served.unknown_users(request.users)
