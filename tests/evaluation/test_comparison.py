@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 import gramian as gr
-from gramian.evaluation.comparison import adjust_p_values
+from gramian.evaluation.comparison import correct_p_values
+from gramian.evaluation.report import Comparison
 
 USERS = list(range(400))
 RNG = np.random.default_rng(0)
@@ -33,10 +34,28 @@ def test_models_are_ordered_and_compared_with_the_best():
     assert comparison.best == order[0]
     assert set(comparison.behind) == set(order[1:])
     best = REPORTS[comparison.best].per_user["ndcg@20"]
-    for name, paired in comparison.behind.items():
-        values = REPORTS[name].per_user["ndcg@20"]
-        assert paired.p_value == pytest.approx(ttest_rel(values, best).pvalue)
+    for factor, name in ((2, "worst"), (1, order[1])):  # Holm's factors: the smaller p-value of two is doubled
+        paired, values = comparison.behind[name], REPORTS[name].per_user["ndcg@20"]
+        assert paired.p_value == pytest.approx(factor * ttest_rel(values, best).pvalue)
         assert paired.difference == pytest.approx((values - best).mean())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_corrected_p_values_are_those_of_the_definition(seed):
+    p_values = np.random.default_rng(seed).random(6) ** 3
+    tests = {f"model {n}": Comparison("ndcg@20", -0.1, 0.01, p) for n, p in enumerate(p_values)}
+    corrected = correct_p_values(tests | {"one user": Comparison("ndcg@20", 0, 0, float("nan"))})
+    assert np.isnan(corrected["one user"].p_value)
+    for n, p_value in enumerate(p_values):
+        naive = max((1 + sum(p_values > smaller)) * smaller for smaller in p_values if smaller <= p_value)
+        assert corrected[f"model {n}"].p_value == pytest.approx(min(1, naive))
+
+
+def test_a_single_test_needs_no_correction_and_equal_ones_stay_equal():
+    test = Comparison("ndcg@20", -0.1, 0.01, 0.04)
+    assert correct_p_values({}) == {}
+    assert correct_p_values({"a": test}) == {"a": test}
+    assert {c.p_value for c in correct_p_values({"a": test, "b": test}).values()} == {0.08}
 
 
 def test_a_winner_needs_significance():
@@ -89,25 +108,3 @@ def test_names_are_escaped_in_a_notebook():
     assert "<b>" not in html
     assert "&lt;b&gt;" in html
     assert isinstance(gr.compare(REPORTS).frame(), pl.DataFrame)
-
-
-def test_p_values_are_adjusted_as_holm_does():
-    p_values = [0.01, 0.04, 0.03, 0.5]
-    naive, largest = {}, 0.0
-    for rank, p in enumerate(sorted(p_values)):
-        largest = max(largest, p * (len(p_values) - rank))
-        naive[p] = min(largest, 1.0)
-    assert adjust_p_values(p_values) == pytest.approx([naive[p] for p in p_values])
-    assert adjust_p_values([0.02]) == [0.02]
-    assert adjust_p_values([]) == []
-    assert adjust_p_values([0.9, 0.8]) == [1.0, 1.0]
-
-
-def test_a_tie_takes_the_number_of_comparisons_into_account():
-    noise = RNG.normal(0, 0.1, 400)
-    noise *= 0.0049 / abs(noise.mean()) * np.sign(noise.mean())  # about p = 0.05 for a single comparison
-    slightly_worse = report(BASE - noise)
-    alone = gr.compare({"best": report(BASE), "other": slightly_worse}).behind["other"].p_value
-    many = {f"copy {k}": slightly_worse for k in range(20)}
-    comparison = gr.compare({"best": report(BASE), **many})
-    assert comparison.adjusted["copy 0"] == pytest.approx(min(1, 20 * alone))

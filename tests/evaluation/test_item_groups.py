@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gramian as gr
-from gramian.evaluation.breakdown import FEW_USERS, by_item_group
+from gramian.evaluation.breakdown import by_item_group
 from gramian.evaluation.task import RankingTask
 
 
@@ -19,7 +19,7 @@ def test_groups_agree_with_a_loop():
         if running < popularity.sum() / 2:
             head.add(column)
         running += popularity[column]
-    members = {"head": head, "cold": set(np.flatnonzero(popularity < FEW_USERS))}
+    members = {"head": head, "cold": set(np.flatnonzero(popularity == 0))}
     members["head"] -= members["cold"]
     members["tail"] = set(range(events.n_items)) - members["head"] - members["cold"]
     groups = by_item_group(columns, task)

@@ -222,12 +222,12 @@ def print_card(card: dict[str, Any] | None, as_json: bool) -> None:
 def selection_leaderboard(selection: Selection) -> Group:
     """Return the finalists, best first on the test users, with tests, quality by items, and costs."""
     metric, *others = selection.finalists[0].report.metrics
-    adjusted, rows = selection.comparison.adjusted, []
+    rows = []
     for finalist in selection.ranked:
         report, errors = finalist.report, finalist.report.stderr
         row = {"model": Text(finalist.name + (" (chosen)" if finalist is selection.finalists[0] else ""))}
         row |= {name: format_mean(report[name], errors.get(name) if name == metric else None) for name in (metric, *others)}
-        row["p"] = format_p(adjusted.get(finalist.name))
+        row["p"] = format_p(getattr(selection.comparison.behind.get(finalist.name), "p_value", None))
         row |= {f"found of\n{name}": format_share(group["found"]) for name, group in finalist.groups.items()}
         row |= {"fit": Text(f"{finalist.fit_seconds:.2f} s"), "peak\nmemory": Text(format_bytes(finalist.peak_bytes))}
         row |= {"size": Text(format_bytes(finalist.model_bytes)), "ms per\nlist": Text(f"{finalist.list_milliseconds:.2g}")}
@@ -244,7 +244,7 @@ def selection_leaderboard(selection: Selection) -> Group:
     ]
     table = leaderboard(rows, drop, highlight=selection.comparison.winner is not None)
     tied = selection.comparison.tied
-    hint = f"p: paired t-test on {metric} against the best, adjusted for {len(rows) - 1} comparisons (Holm). "
+    hint = f"p: paired t-test on {metric} against the best, corrected for {len(rows) - 1} comparisons (Holm). "
     hint += (
         f"Statistically tied (p ≥ {SIGNIFICANCE}): {', '.join(tied)}." if len(tied) > 1 else "The best is significantly better."
     )

@@ -56,7 +56,22 @@ WeightChoice = Annotated[
         "--weight", help=f"{', '.join(WEIGHTINGS)}: how counts or values become weights. By default they are not changed."
     ),
 ]
-SkipNulls = Annotated[bool, typer.Option("--skip-nulls", help="Drop rows without a user, item, value or time.")]
+KindColumnName = Annotated[str | None, typer.Option("--kind", help="Column of kinds of events, such as view and buy.")]
+KindNames = Annotated[
+    str | None,
+    typer.Option("--kinds", help="Keep these kinds apart, the one to predict last: view,cart,buy (for MultiBehaviorEASE)."),
+]
+KindWeightsOption = Annotated[
+    str | None, typer.Option("--weights", help="Add the kinds up with these weights: view=0.2,cart=0.5,buy=1.")
+]
+HalfLife = Annotated[
+    str | None, typer.Option("--half-life", help="Time in which the weight of an interaction halves: 90d, 12h, 2w.")
+]
+Signed = Annotated[bool, typer.Option("--signed", help="Values below 0 are dislikes.")]
+MaxDislike = Annotated[
+    float | None, typer.Option("--max-dislike", help="With --min-value: events with at most this value are dislikes.")
+]
+SkipNulls = Annotated[bool, typer.Option("--skip-nulls", help="Drop rows without a user, item, value, time or kind.")]
 Separator = Annotated[
     str | None, typer.Option("--separator", help="Character between fields, or tab; detected where it is certain.")
 ]
@@ -97,6 +112,12 @@ class EventSource:
     time: str | None
     time_format: str | None
     weight: str | None
+    kind: str | None
+    kinds: str | None
+    weights: str | None
+    half_life: str | None
+    max_dislike: float | None
+    signed: bool
     skip_nulls: bool
     separator: str | None
     encoding: str | None
@@ -132,11 +153,13 @@ class EventSource:
 
     def refuse_local_options(self, context: str) -> None:
         """Raise an error for an option that only `gr.read` understands."""
-        names = ("time_format", "weight", "skip_nulls", "separator", "encoding", "columns", "connection")
+        names = ["time_format", "weight", "skip_nulls", "separator", "encoding", "columns", "connection"]
+        names += ["kind", "kinds", "weights", "half_life", "max_dislike", "signed"]
         refuse_options(context, {format_flag(name): getattr(self, name) for name in names})
 
     def _read_dataset(self, described: dict[str, str | None]) -> Interactions:
-        names = ("user", "item", "time", "time_format", "skip_nulls", "separator", "encoding", "columns")
+        names = ["user", "item", "time", "time_format", "skip_nulls", "separator", "encoding", "columns"]
+        names += ["kind", "kinds", "weights", "signed"]
         options = {name: getattr(self, name) for name in names} | described
         refuse_options("a named data set", {format_flag(name): value for name, value in options.items()})
         column, least = self.threshold or ("", None)
@@ -144,7 +167,9 @@ class EventSource:
         unknown = {self.value, column} - {None, "", known}
         if unknown:
             raise InvalidInput(f"values in {known!r} of {self.data}", repr(unknown.pop()), "Name that column")
-        return datasets.load(self.data, min_value=least, weights=self.value is not None, weight=self.weight)
+        weighted, options = self.value is not None, {"weight": self.weight, "max_dislike": self.max_dislike}
+        events = datasets.load(self.data, min_value=least, weights=weighted, **options)
+        return events if self.half_life is None else events.decayed(parse_half_life_text(self.half_life))
 
     def _read_source(self, described: dict[str, str | None]) -> Interactions:
         return read(self.data, **(self._reading_options() | described))
@@ -161,6 +186,12 @@ class EventSource:
             "time": self.time,
             "time_format": self.time_format,
             "weight": self.weight,
+            "kind": self.kind,
+            "kinds": self.kinds.split(",") if self.kinds else None,
+            "weights": parse_weights(self.weights) if self.weights else None,
+            "half_life": None if self.half_life is None else parse_half_life_text(self.half_life),
+            "max_dislike": self.max_dislike,
+            "signed": self.signed,
             "skip_nulls": self.skip_nulls,
             "tag_separator": self.tag_separator,
             "separator": "\t" if self.separator in ("tab", r"\t") else self.separator,
@@ -222,12 +253,18 @@ def add_source_options(command: Callable[..., None], data: inspect.Parameter = D
     texts = {
         "time_format": TimeFormat,
         "weight": WeightChoice,
+        "kind": KindColumnName,
+        "kinds": KindNames,
+        "weights": KindWeightsOption,
+        "half_life": HalfLife,
+        "max_dislike": MaxDislike,
         "separator": Separator,
         "encoding": Encoding,
         "columns": ColumnNames,
         "connection": Connection,
     }
     options = [keyword_option(name, annotation) for name, annotation in (columns | texts).items()]
+    options.append(keyword_option("signed", Signed, False))
     options.append(keyword_option("skip_nulls", SkipNulls, False))
     options.append(keyword_option("tag_separator", TagSeparator, "|"))
     options.append(keyword_option("k_core", KCore, 0))
@@ -282,6 +319,22 @@ def parse_number(text: str) -> float:
         return float(text)
     except ValueError:
         raise InvalidInput("a number", repr(text), "Pass 4, say") from None
+
+
+def parse_weights(text: str) -> dict[str, float]:
+    """Parse weights of kinds, as in view=0.2,buy=1."""
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(kind and equals for kind, equals, _ in pairs):
+        raise InvalidInput("--weights kind=weight,...", repr(text), "Pass view=0.2,buy=1, say")
+    return {kind.strip(): parse_number(weight) for kind, _, weight in pairs}
+
+
+def parse_half_life_text(text: str) -> str | float:
+    """Return a half-life with a unit as it is, and a plain number, in the unit of the times, as a number."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def source_words(source: EventSource) -> list[str]:

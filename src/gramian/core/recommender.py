@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from gramian.core.histories import Histories, History, encode_histories
+from gramian.core.histories import Histories, History, encode_events, encode_histories
 from gramian.core.params import format_value, params_of_json
 from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels, rank_blocks
 from gramian.core.registry import MODELS, SCORERS
 from gramian.core.results import Explanation, Recommendations
 from gramian.core.scorer import (
+    EncodesHistories,
+    ExplainsKinds,
     Scorer,
     SupportsExplanations,
     SupportsFactors,
@@ -22,8 +24,9 @@ from gramian.core.scorer import (
     SupportsWeights,
     require_capability,
 )
-from gramian.core.updates import SupportsUpdates
+from gramian.core.updates import SupportsItemFeatures, SupportsUpdates
 from gramian.data.catalog import Catalog
+from gramian.data.features import Features
 from gramian.data.frames import render_html
 from gramian.data.ids import as_id_list
 from gramian.data.interactions import Interactions
@@ -87,10 +90,10 @@ class Recommender:
         """The ids of the users whose histories the model has."""
         return [] if self.histories is None else self.histories.users.tolist()
 
-    def history(self, user: Any) -> dict[Any, float]:
-        """Return what a user of the model has touched: item → weight."""
+    def history(self, user: Any) -> dict[Any, Any]:
+        """Return what a user of the model has touched: item → weight, or item → kinds of events."""
         row = self._require_histories().matrix[self._rows([user])]
-        return dict(zip(self.catalog.ids[row.indices], row.data.tolist(), strict=True))
+        return dict(zip(self.catalog.ids[row.indices], self.history_values(row.data), strict=True))
 
     def recommend(
         self,
@@ -154,9 +157,10 @@ class Recommender:
         ----------
         histories
             For each list the item ids of a history, which count 1 each, or a mapping from item id to weight for a model of
-            weighted data. Items the model does not know are ignored and returned in `.unknown`; a history with no known item
-            gets the most popular items, marked in `.fallback`. Interactions of new users, such as `gr.read` returns, give a
-            list for each of their users.
+            weighted data, or to a kind of event or a list of kinds for a model of several kinds. A model of sequences takes a
+            list as oldest first. Items the model does not know are ignored and returned in `.unknown`; a history with no known
+            item gets the most popular items, marked in `.fallback`. Interactions of new users, such as `gr.read` returns, give
+            a list for each of their users.
         k, allow, deny, allow_tags, deny_tags, exclude_seen, n_threads
             As in `recommend`.
         """
@@ -167,7 +171,7 @@ class Recommender:
 
     def encode_histories(self, histories: Histories) -> tuple[sp.csr_array, list[list[Any]]]:
         """Return histories as rows in the model's columns, and for each history the items that the model does not know."""
-        return encode_histories(histories, self.catalog)
+        return encode_histories(histories, self.catalog, self.scorer, self.recipe.takes_dislikes)
 
     def recommend_rows(
         self,
@@ -260,7 +264,9 @@ class Recommender:
     def explain(self, history: History, item: Any) -> Explanation:
         """Return the contribution of each history item to the score of `item`, which is their sum.
 
-        Items that the model does not know add nothing and are returned in `.unknown`.
+        Items that the model does not know add nothing and are returned in `.unknown`. A model that learns from features of the
+        items also says in `.features` what each feature of `item` adds, and a model of several kinds of events in `.by_kind`
+        what each kind adds.
         """
         row, (unknown,) = self.encode_histories([history])
         columns, column = row.indices, self.catalog.column(item)
@@ -272,7 +278,78 @@ class Recommender:
             dict(zip(ids, contributions[order].tolist(), strict=True)),
             None if titles is None else dict(zip(ids, titles, strict=True)),
             unknown,
+            self._explain_features(columns, row.data, column),
+            self._explain_kinds(row, column, ids, order),
         )
+
+    def _explain_features(self, history: np.ndarray, values: np.ndarray, item: int) -> dict[str, float] | None:
+        """Return what each feature of an item adds to its score, strongest first; None where no features are used."""
+        features = self.catalog.features
+        if features is None or not isinstance(self.recipe, SupportsItemFeatures):
+            return None
+        contributions = self.recipe.feature_contributions(self.scorer, features, history, values, item)
+        order = np.argsort(-np.abs(contributions), kind="stable")
+        return {features.names[at]: float(contributions[at]) for at in order if contributions[at]}
+
+    def add_items(
+        self,
+        features: Any,
+        *,
+        items: Iterable[Any] | None = None,
+        item: str | None = None,
+        titles: Mapping[Any, str] | None = None,
+        n_threads: int | None = None,
+    ) -> Recommender:
+        """Return a model that also recommends new items, which nobody has touched, from their features.
+
+        It equals a new fit with these items in the catalog, without a new inverse. This model stays as it is.
+
+        Parameters
+        ----------
+        features
+            The features of the new items: a table or an array like the one that the model's features were made from, or
+            `Features` that were encoded together with these.
+        items, item
+            The ids of the rows of an array, and the column of ids of a table, as in `gr.Features.of`.
+        titles
+            Titles of the new items, as {id: title}.
+        n_threads
+            How many threads to use; all cores if left out.
+        """
+        known = self.catalog.features
+        if known is None or not isinstance(self.recipe, SupportsItemFeatures):
+            got = f"{self.recipe}, which knows an item only by the users who touched it"
+            raise NotSupported("a model that learns from features of the items", got, "Fit CEASE, AddEASE, L3AE or FeatureIALS")
+        added = Features.of(features, items=items, item=item, like=known)
+        repeated = added.items[self.catalog.ids.positions(added.items.tolist()) >= 0]
+        if repeated:
+            got = ", ".join(map(repr, repeated[:5]))
+            raise InvalidInput("items the model does not know", got, "Leave them out: features.take(new_items)")
+        featureless = added.items[np.diff(added.matrix.indptr) == 0]
+        if featureless:
+            got = f"none of {', '.join(map(repr, featureless[:5]))}"
+            raise InvalidInput("a feature that the model knows for every new item", got, "Leave these items out")
+        catalog = self.catalog.append(added, titles)
+        with limit_threads(n_threads):
+            scorer = self.recipe.add_items(self.scorer, known, known.join(added))
+        histories = None if self.histories is None else self.histories.with_catalog(catalog)
+        return Recommender(scorer, self.recipe, catalog, histories)
+
+    def _explain_kinds(self, row: sp.csr_array, column: int, ids: list[Any], order: np.ndarray) -> dict[Any, dict[str, float]]:
+        """Return what each kind of event of each history item adds, where the model has several kinds."""
+        if not isinstance(self.scorer, ExplainsKinds) or self.scorer.kinds is None:
+            return {}
+        parts, occurred = self.scorer.contributions_by_kind(row.indices, row.data, column), self.history_values(row.data)
+        names = self.scorer.kinds
+        return {
+            id: {kind: float(parts[place, names.index(kind)]) for kind in occurred[place]}
+            for id, place in zip(ids, order.tolist(), strict=True)
+        }
+
+    def history_values(self, values: np.ndarray) -> list[Any]:
+        """Return values of histories as weights, or as kinds of events where the model has several."""
+        encoder = self.scorer
+        return encoder.decode_values(values) if isinstance(encoder, EncodesHistories) else values.tolist()
 
     def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
         """Return a model that has also learned from these new users, equal to a new fit at a fraction of its cost.
@@ -306,7 +383,7 @@ class Recommender:
     def scores(self, events: Interactions, *, n_threads: int | None = None) -> np.ndarray:
         """Return dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""
         require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
-        histories = events.reindex(events.users, self.catalog.ids).matrix
+        histories = encode_events(events, self.scorer).reindex(events.users, self.catalog.ids).matrix
         n_users, n_items = histories.shape
         require_memory(8 * n_users * n_items, f"{n_users:,} × {n_items:,} scores", "Use recommend")
         scores = None

@@ -108,12 +108,23 @@ class Explanation(Mapping[Any, float]):
         Item → title, where the model has titles.
     unknown
         The history items that the model does not know, which add nothing.
+    features
+        Feature of the explained item → contribution, strongest first, where the model learns from features. This is the same
+        score taken apart in another way: `features` and `from_interactions` add up to it, too.
+    by_kind
+        History item → kind of event → contribution, where the model has several kinds. They add up to the item's.
     """
 
     def __init__(
-        self, contributions: dict[Any, float], titles: dict[Any, str] | None = None, unknown: Sequence[Any] = ()
+        self,
+        contributions: dict[Any, float],
+        titles: dict[Any, str] | None = None,
+        unknown: Sequence[Any] = (),
+        features: dict[str, float] | None = None,
+        by_kind: dict[Any, dict[str, float]] | None = None,
     ) -> None:
         self.contributions, self.titles, self.unknown = contributions, titles or {}, list(unknown)
+        self.features, self.by_kind = features or {}, by_kind or {}
 
     def __getitem__(self, item: Any) -> float:
         return self.contributions[item]
@@ -126,18 +137,30 @@ class Explanation(Mapping[Any, float]):
 
     def __repr__(self) -> str:
         strongest = list(self.contributions.items())[:MAX_SHOWN_CONTRIBUTIONS]
-        texts = [f"{self.titles.get(item, item)}: {value:+.4f}" for item, value in strongest]
+        texts = [f"{self.titles.get(item, item)}{self._format_kinds(item)}: {value:+.4f}" for item, value in strongest]
         if len(self) > len(strongest):
             texts.append(f"{len(self) - len(strongest):,} others: {self.score - sum(v for _, v in strongest):+.4f}")
-        return f"Explanation({', '.join(texts)}; score {self.score:.4f})"
+        strongest_features = list(self.features.items())[:MAX_SHOWN_CONTRIBUTIONS]
+        by_feature = ", ".join(f"{name} {value:+.4f}" for name, value in strongest_features)
+        features = f"; by features {by_feature}" if by_feature else ""
+        return f"Explanation({', '.join(texts)}{features}; score {self.score:.4f})"
+
+    def _format_kinds(self, item: Any) -> str:
+        """Format the kinds of events of an item, as in ' (view, buy)'."""
+        return f" ({', '.join(self.by_kind[item])})" if item in self.by_kind else ""
 
     @property
     def score(self) -> float:
         """The score that the contributions add up to."""
         return float(sum(self.contributions.values()))
 
+    @property
+    def from_interactions(self) -> float:
+        """The part of the score that is not due to features of the item, but to users who touched it."""
+        return self.score - float(sum(self.features.values()))
+
     def frame(self, library: str = "polars") -> Any:
-        """Return one row per history item, strongest first: item, title where known, contribution.
+        """Return one row per history item, strongest first: item, title where known, contribution, and that of each kind.
 
         Parameters
         ----------
@@ -147,10 +170,18 @@ class Explanation(Mapping[Any, float]):
         columns = {"item": list(self), "contribution": list(self.values())}
         if self.titles:
             columns = {"item": columns["item"], "title": [self.titles[item] for item in self], **columns}
+        kinds = dict.fromkeys(kind for parts in self.by_kind.values() for kind in parts)
+        for kind in kinds:
+            columns[f"by {kind}"] = [self.by_kind[item].get(kind, 0.0) for item in self]
         return convert_frame(pl.DataFrame([to_series(name, values) for name, values in columns.items()]), library)
 
     def _repr_html_(self) -> str:
         """The contributions as a table, for notebooks."""
         rows = [(item, self.titles.get(item, ""), f"{value:+.4f}") for item, value in self.items()]
         notes = [f"Ignored, because the model does not know them: {format_some(self.unknown)}"] if self.unknown else []
+        if self.features:
+            by_feature = ", ".join(
+                f"{name} {value:+.4f}" for name, value in list(self.features.items())[:MAX_SHOWN_CONTRIBUTIONS]
+            )
+            notes.append(f"By features of the item: {by_feature}; from interactions {self.from_interactions:+.4f}")
         return render_html(f"Score {self.score:.4f}, the sum of", ["item", "title", "contribution"], rows, notes)

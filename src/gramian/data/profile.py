@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from gramian.data.dates import MILLISECONDS, SECONDS
 from gramian.data.frames import render_html
 from gramian.data.interactions import Interactions, interactions_from_matrix
+from gramian.data.kinds import parse_kind_column
 from gramian.data.numbers import infer_type, parse_floats
 from gramian.data.read import EventTable, read_table
 from gramian.data.summary import format_count
@@ -249,7 +250,7 @@ def guess_columns(names: list[str], reading: Mapping[str, Any]) -> Columns:
     user = reading.get("user") or guess_name(names, (*USER_NAMES, *MORE_USER_NAMES))
     item = reading.get("item") or guess_name(names, (*ITEM_NAMES, *MORE_ITEM_NAMES))
     guesses = {"time": TIME_NAMES, "title": TITLE_NAMES}
-    if reading.get("value") is None and reading.get("min_value") is None:
+    if reading.get("value") is None and reading.get("min_value") is None and reading.get("kind") is None:
         guesses["value"] = VALUE_NAMES
     roles = {role: reading.get(role) for role in ("value", "time", "title")}
     free = [name for name in names if name not in (user, item)]
@@ -257,13 +258,15 @@ def guess_columns(names: list[str], reading: Mapping[str, Any]) -> Columns:
         simplified = {simplify_name(name) for name in usual}
         if roles[role] is None and any(simplify_name(name) in simplified for name in free):
             roles[role] = guess_name(free, usual)
+    kind = parse_kind_column(reading.get("kind"), reading.get("kinds"), reading.get("weights"))
     columns = Columns.of(
-        names, user, item, roles["value"], reading.get("min_value"), roles["time"], roles["title"], reading.get("tags")
+        names, user, item, roles["value"], reading.get("min_value"), roles["time"], roles["title"], reading.get("tags"), kind
     )
     time_format = reading.get("time_format") if columns.time else None
-    return columns.with_options(
+    columns = columns.with_options(
         time_format, reading.get("weight"), reading.get("skip_nulls", False), reading.get("tag_separator", "|")
     )
+    return columns.with_signals(reading.get("half_life"), reading.get("signed", False), reading.get("max_dislike"))
 
 
 def _profile_table(table: EventTable, names: Sequence[str], reading: Mapping[str, Any], keep_suspicious: bool) -> Profile:

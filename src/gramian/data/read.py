@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 import polars as pl
 
 from gramian.data.catalog import Catalog
+from gramian.data.features import Features
 from gramian.data.ids import factorize
 from gramian.data.interactions import Interactions, interactions_from_columns
 from gramian.data.json_lines import count_json_lines, refuse_merged_ids, scan_json_lines
+from gramian.data.kinds import parse_kind_column
 from gramian.data.sources import TEXT_FORMATS, Source, find_sources
 from gramian.data.sql import read_query
 from gramian.data.summary import ReadSummary
@@ -37,6 +39,12 @@ def read(
     tags: str | None = None,
     time_format: str | None = None,
     weight: str | None = None,
+    kind: str | None = None,
+    kinds: Iterable[Any] | None = None,
+    weights: Mapping[Any, float] | None = None,
+    half_life: Any = None,
+    signed: bool = False,
+    max_dislike: float | None = None,
     skip_nulls: bool = False,
     tag_separator: str = "|",
     separator: str | None = None,
@@ -52,6 +60,8 @@ def read(
         A csv, tsv, parquet or json lines file, a glob of such files, or a folder. Text files may be compressed (.gz, .zst).
         An address that Polars fetches (https://, s3:// and others). "-" for standard input. With `connection`, an SQL query.
     user, item, value, min_value, time, title, tags, time_format, weight, skip_nulls, tag_separator
+        As in `Interactions.of`.
+    kind, kinds, weights, half_life, signed, max_dislike
         As in `Interactions.of`.
     separator
         The character between the fields of text files. Commas, semicolons, tabs and pipes are detected where they are certain.
@@ -71,8 +81,11 @@ def read(
     """
 
     def choose(names: list[str]) -> Columns:
-        chosen = Columns.of(names, user, item, value, min_value, time, title, tags)
-        return chosen.with_options(time_format, weight, skip_nulls, tag_separator)
+        chosen = Columns.of(names, user, item, value, min_value, time, title, tags, kind_column)
+        chosen = chosen.with_options(time_format, weight, skip_nulls, tag_separator)
+        return chosen.with_signals(half_life, signed, max_dislike)
+
+    kind_column = parse_kind_column(kind, kinds, weights)
 
     return read_table(source, choose, separator, encoding, columns, connection).to_interactions()
 
@@ -170,7 +183,7 @@ def keeps_value(columns: Columns, schema: pl.Schema) -> pl.Expr:
     if columns.value is None or columns.threshold is None or not schema[columns.value].is_numeric():
         return pl.lit(True)
     value = pl.col(columns.value).cast(pl.Float64)
-    return (value >= columns.threshold) | value.is_null() | ~value.is_finite()
+    return columns.keeps(value) | value.is_null() | ~value.is_finite()
 
 
 def refuse_text_options(context: str, form: TextFormat) -> None:
@@ -224,6 +237,22 @@ def read_items(
                 raise InvalidInput(f"a column named {name!r} in {source}", f"columns {', '.join(names)}", do)
         return Columns(user=ids, item=ids, value=None, threshold=None, time=None, title=titles, tags=tags)
 
+    values, columns = read_item_columns(source, choose, encoding)
+    codes, index = factorize(values[columns.item])
+    catalog, rows = Catalog(index), index[codes]
+    if columns.title:
+        pairs = zip(rows, values[columns.title].to_list(), strict=True)
+        catalog = catalog.with_titles({item_id: text for item_id, text in pairs if text is not None})
+    if columns.tags:
+        pairs = zip(rows, values[columns.tags].to_list(), strict=True)
+        catalog = catalog.with_tags({item_id: words for item_id, words in pairs if words is not None}, tag_separator)
+    return catalog
+
+
+def read_item_columns(
+    source: str | Path, choose: Callable[[list[str]], Columns], encoding: str | None
+) -> tuple[dict[str, pl.Series], Columns]:
+    """Read columns of a table of items, and return them with their roles."""
     sources = find_sources(source)
 
     def read_columns() -> tuple[dict[str, pl.Series], Columns]:
@@ -234,13 +263,47 @@ def read_items(
         columns = choose(scan.collect_schema().names())
         return scan.select(columns.distinct).collect().to_dict(), columns
 
-    values, columns = translate_read_errors(source, sources[0].format, read_columns)
-    codes, index = factorize(values[columns.item])
-    catalog, rows = Catalog(index), index[codes]
-    if columns.title:
-        pairs = zip(rows, values[columns.title].to_list(), strict=True)
-        catalog = catalog.with_titles({item_id: text for item_id, text in pairs if text is not None})
-    if columns.tags:
-        pairs = zip(rows, values[columns.tags].to_list(), strict=True)
-        catalog = catalog.with_tags({item_id: words for item_id, words in pairs if words is not None}, tag_separator)
-    return catalog
+    return translate_read_errors(source, sources[0].format, read_columns)
+
+
+def read_features(
+    source: str | Path,
+    item: str | None = None,
+    *,
+    tags: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    text: Sequence[str] = (),
+    vectors: Sequence[str] = (),
+    tag_separator: str = "|",
+    encoding: str | None = None,
+) -> Features:
+    """Read features of items from a table with one item per row.
+
+    Parameters
+    ----------
+    source
+        A file, glob, folder or address, as in `read`.
+    item
+        The column of item ids. Left out, common names are tried.
+    tags, numbers, text, vectors, tag_separator
+        Names of columns, as in `Features.of`.
+    encoding
+        As in `read`.
+
+    Returns
+    -------
+    Features
+    """
+
+    def choose(names: list[str]) -> Columns:
+        ids, others = item or guess_name(names, ITEM_NAMES), (*tags, *numbers, *text, *vectors)
+        for name in (ids, *others):
+            if names.count(name) != 1:
+                do = "Name the columns of item ids and features"
+                raise InvalidInput(f"a column named {name!r} in {source}", f"columns {', '.join(names)}", do)
+        return Columns(user=ids, item=ids, value=None, threshold=None, time=None, title=None, others=others)
+
+    values, columns = read_item_columns(source, choose, encoding)
+    values.pop(ROW, None)
+    table, item = pl.DataFrame(values), columns.item
+    return Features.of(table, item=item, tags=tags, numbers=numbers, text=text, vectors=vectors, tag_separator=tag_separator)

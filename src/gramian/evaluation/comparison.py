@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from gramian.data.frames import convert_frame, render_html
@@ -27,7 +26,8 @@ class ModelComparison:
     reports
         Name of a model → its report, best first.
     behind
-        Name of each model but the best → its paired difference from the best, with standard error and p-value.
+        Name of each model but the best → its paired difference from the best, with standard error and p-value. The p-values
+        are corrected for the number of models (`correct_p_values`).
     """
 
     metric: str
@@ -47,13 +47,8 @@ class ModelComparison:
     @property
     def tied(self) -> list[str]:
         """The models that are not significantly worse than the best, which is the first of them."""
-        return [name for name in self.reports if self.adjusted.get(name, 1.0) >= SIGNIFICANCE]
-
-    @property
-    def adjusted(self) -> dict[str, float]:
-        """The p-values, adjusted for the number of models that are compared with the best (Holm's method)."""
-        adjusted = adjust_p_values([comparison.p_value for comparison in self.behind.values()])
-        return dict(zip(self.behind, adjusted, strict=True))
+        worse = {name for name, comparison in self.behind.items() if comparison.p_value < SIGNIFICANCE}
+        return [name for name in self.reports if name not in worse]
 
     def frame(self, library: str = "polars") -> Any:
         """Return one row per model: every metric with its standard error, then how far it is behind the best, and p.
@@ -107,19 +102,10 @@ class ModelComparison:
         return f"no significant difference between {', '.join(self.tied)}"
 
 
-def adjust_p_values(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values of m tests by Holm's method, so that the chance of any false finding stays below the significance level.
-
-    The smallest is multiplied by m, the next by m − 1, and so on; none may be smaller than the one before, or above 1.
-    """
-    order = np.argsort(p_values, kind="stable")
-    adjusted = np.empty(len(order))
-    adjusted[order] = np.minimum(np.maximum.accumulate(np.asarray(p_values)[order] * np.arange(len(order), 0, -1)), 1)
-    return [float(p) for p in adjusted]
-
-
 def compare(reports: Mapping[str, Report], metric: str | None = None) -> ModelComparison:
     """Compare models that were evaluated on the same split, each with the best, by paired t-tests over the users.
+
+    The p-values are corrected for the number of tests by Holm's method.
 
     Parameters
     ----------
@@ -131,8 +117,7 @@ def compare(reports: Mapping[str, Report], metric: str | None = None) -> ModelCo
     Returns
     -------
     ModelComparison
-        `winner` is None unless the best model is significantly better than every other (p < 0.05, adjusted for the number
-        of models).
+        `winner` is None unless the best model is significantly better than every other (p < 0.05).
     """
     if not isinstance(reports, Mapping) or not reports or not all(isinstance(r, Report) for r in reports.values()):
         raise InvalidInput("reports by the names of their models", f"{reports!r:.80}", 'Pass {"EASE": report, ...}')
@@ -142,5 +127,29 @@ def compare(reports: Mapping[str, Report], metric: str | None = None) -> ModelCo
         first.compare(report, metric)  # checks that both have the metric, on the same users
     ordered = sorted(reports.items(), key=lambda pair: -pair[1][metric])
     best = ordered[0][1]
-    behind = {name: report.compare(best, metric) for name, report in ordered[1:]}
+    behind = correct_p_values({name: report.compare(best, metric) for name, report in ordered[1:]})
     return ModelComparison(metric, dict(ordered), behind)
+
+
+def correct_p_values(comparisons: Mapping[str, Comparison]) -> dict[str, Comparison]:
+    """Correct the p-values of several tests for their number, so that the chance of any false discovery stays at the level.
+
+    The step-down method (Holm 1979): the smallest of m p-values is multiplied by m, the next by m − 1 and so on, and none
+    becomes smaller than the one before it or larger than 1.
+
+    Parameters
+    ----------
+    comparisons
+        Name of a test → its outcome. A p-value of NaN, of a test with a single user, stays and does not count.
+
+    Returns
+    -------
+    dict
+        The comparisons with corrected p-values, in the same order.
+    """
+    tests = sorted((test.p_value, name) for name, test in comparisons.items() if test.p_value == test.p_value)
+    corrected, largest = dict(comparisons), 0.0
+    for position, (p_value, name) in enumerate(tests):
+        largest = max(largest, min(1.0, (len(tests) - position) * p_value))
+        corrected[name] = replace(comparisons[name], p_value=largest)
+    return corrected

@@ -20,6 +20,20 @@ def row_of_entry(x: sp.csr_array) -> np.ndarray:
     return np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
 
 
+def rank_within_rows(x: sp.csr_array, key: np.ndarray) -> np.ndarray:
+    """Return the rank of every entry among those of its row when these are ordered by key, counted from 0."""
+    rows = row_of_entry(x)
+    order = np.lexsort((key, rows))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - x.indptr[rows]
+    return rank
+
+
+def absolute_values(x: sp.csr_array) -> sp.csr_array:
+    """Return |X|, which is X itself if no value is below 0."""
+    return x if not (x.data < 0).any() else sp.csr_array((np.abs(x.data), x.indices, x.indptr), x.shape)
+
+
 def row_sums(x: sp.csr_array, axis: int = 1) -> np.ndarray:
     """Return the sum of each row in float64, or of each column with `axis=0`."""
     return np.asarray(x.sum(axis=axis, dtype=np.float64))
@@ -49,3 +63,8 @@ def squared_column_norms(x: sp.csr_array) -> np.ndarray:
         chunk = slice(start, start + ENTRIES_PER_CHUNK)
         total += np.bincount(x.indices[chunk], x.data[chunk].astype(np.float64) ** 2, x.shape[1])
     return total
+
+
+def stack_rows(x: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
+    """Return X with further, dense rows below it."""
+    return sp.csr_array(sp.vstack([x, sp.csr_array(rows.astype(np.float32))], format="csr"))

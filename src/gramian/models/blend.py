@@ -38,6 +38,10 @@ class Blend(Recipe):
         tries=(0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1),
     )  # fmt: skip
 
+    def require_signals(self, events: Interactions) -> None:
+        for member in (self.first, self.second):
+            member.require_signals(events)
+
     def fit_scorer(self, events: Interactions, dtype: type) -> ScorerSum:
         scorers = [member.fit_scorer(events, dtype) for member in (self.first, self.second)]
         return self.blend_scorers(scorers, [measure_spread(scorer, events) for scorer in scorers])

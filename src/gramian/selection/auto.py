@@ -85,14 +85,14 @@ class Selection:
         library
             "polars", "pandas" or "arrow".
         """
-        adjusted, rows = self.comparison.adjusted, []
+        rows = []
         for finalist in self.ranked:
             errors = finalist.report.stderr
             row: dict[str, Any] = {"model": finalist.name, "chosen": finalist is self.finalists[0]}
             row |= {"validation": finalist.candidate.value, "validation stderr": finalist.candidate.stderr}
             for name, mean in finalist.report.mean.items():
                 row |= {name: mean} | ({f"{name} stderr": errors[name]} if name in errors else {})
-            row["p adjusted"] = adjusted.get(finalist.name)
+            row["p"] = getattr(self.comparison.behind.get(finalist.name), "p_value", None)
             row |= {f"found of {name}": group["found"] for name, group in finalist.groups.items()}
             row |= {"fit seconds": finalist.fit_seconds, "peak bytes": finalist.peak_bytes}
             rows.append(row | {"model bytes": finalist.model_bytes, "ms per list": finalist.list_milliseconds})
@@ -115,7 +115,6 @@ class Selection:
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the fitted model, for JSON."""
-        adjusted = self.comparison.adjusted
         rows = []
         for finalist in self.ranked:
             paired = self.comparison.behind.get(finalist.name)
@@ -124,7 +123,7 @@ class Selection:
                 "is_tied": finalist.name in self.comparison.tied,
             }
             row["behind_best"] = None if paired is None else -paired.difference
-            row["p_adjusted"] = adjusted.get(finalist.name)
+            row["p_value"] = None if paired is None else paired.p_value
             rows.append(row)
         return {
             "recommendation": self.recommendation,
@@ -237,9 +236,9 @@ def build_card(
     profile: Profile, protocol: Protocol, finalists: list[Finalist], comparison: ModelComparison, sentence: str
 ) -> dict[str, Any]:
     """Return the model card of the chosen model: data, protocol, figures, parameters, versions and date, as JSON."""
-    chosen, adjusted = finalists[0], comparison.adjusted
+    chosen, metric = finalists[0], comparison.metric
     others = [
-        {"model": f.name, comparison.metric: f.report[comparison.metric], "p_adjusted": adjusted.get(f.name)}
+        {"model": f.name, metric: f.report[metric], "p_value": getattr(comparison.behind.get(f.name), "p_value", None)}
         for f in finalists[1:]
     ]
     card = {

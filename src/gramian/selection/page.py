@@ -71,7 +71,7 @@ def describe_finalist(selection: Selection, finalist: Finalist) -> dict[str, Any
     """Return what the page shows of a finalist."""
     paired, name = selection.comparison.behind.get(finalist.name), finalist.name
     behind = "" if paired is None else f"{-paired.difference:.4f} ± {paired.stderr:.4f}"
-    p_value = "" if paired is None else format_p_value(selection.comparison.adjusted[name])
+    p_value = "" if paired is None else format_p_value(paired.p_value)
     return {
         "name": name,
         "is_chosen": finalist is selection.finalists[0],
