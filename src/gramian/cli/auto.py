@@ -12,6 +12,7 @@ import typer
 from rich.console import Group
 from rich.text import Text
 
+from gramian.cli.advice import translate
 from gramian.cli.item_options import example_item
 from gramian.cli.leaderboards import format_mean, format_p, leaderboard
 from gramian.cli.options import (
@@ -23,6 +24,7 @@ from gramian.cli.options import (
     Threads,
     TitleColumn,
     add_source_options,
+    format_flag,
 )
 from gramian.cli.render import note, out, plain_table, print_json, print_next_command, print_paragraph, print_text, replace_nan
 from gramian.core.recommender import load_model
@@ -45,6 +47,11 @@ from gramian.selection.search import Standing
 NOT_REPLACED = 3  # exit code of --like if the old model is kept
 STANDING_SECONDS = 15.0  # between two leaderboards of a search under way
 MIN_SHOWN_FAMILIES = 3  # in the first of them
+
+FLAGS = {  # of the options that a profile names
+    name: format_flag(name)
+    for name in ("user", "item", "time", "value", "title", "min_value", "weight", "time_format", "keep_suspicious")
+}
 
 KeepSuspicious = Annotated[
     bool, typer.Option("--keep-suspicious", help="Keep bots and events of the future, which are left out otherwise.")
@@ -202,11 +209,11 @@ def print_profile(profile: Profile) -> None:
     table.add_column("")
     table.add_column("")
     for name, text in profile.facts():
-        table.add_row(Text(name, style="bold"), Text(text))
+        table.add_row(Text(name, style="bold"), Text(translate(text, FLAGS)))
     table.show_header = False
     out.print(table)
     for finding in profile.findings:
-        print_paragraph(f"! {finding}", style="yellow")
+        print_paragraph(f"! {translate(str(finding), FLAGS)}", style="yellow")
 
 
 def print_card(card: dict[str, Any] | None, as_json: bool) -> None:

@@ -65,7 +65,7 @@ VALUE_NAMES = (
     *("clicks", "views"),
 )
 TITLE_NAMES = ("title", "item_title", "movie_title", "product_title", "item_name", "product_name")
-ROLES = {"user": "user=", "item": "item=", "time": "time=", "value": "value=", "title": "title="}
+ROLES = ("user", "item", "time", "value", "title")
 
 MAX_RATING, MAX_RATING_LEVELS = 10, 20  # a column of ratings has at most these: 1 to 10 in halves
 LIKED_SHARE = 0.8  # of the best rating: 4 of 5 stars count as liked, the usual convention
@@ -164,7 +164,7 @@ class Profile:
         if self.n_duplicates:
             rows.append(("duplicates", f"{format_count(self.n_duplicates, 'row')} of a user and an item seen before: merged"))
         for role, name in self.columns.items():
-            rows.append((f"column {name}", f"taken for the {role}; another one: {ROLES[role]}NAME"))
+            rows.append((f"column {name}", f"taken for the {role}; another one: {role}=NAME"))
         if self.unused:
             rows.append(("columns not used", ", ".join(self.unused)))
         if self.values is not None:
@@ -288,7 +288,7 @@ def _profile_table(table: EventTable, names: Sequence[str], reading: Mapping[str
         if table.columns.time is None or reading.get("time"):
             raise
         problem = f"the column {table.columns.time} looks like times but cannot be read as such ({error.got})"
-        findings.append(Finding(problem, "It is not used; pass time= and time_format= to use it"))
+        findings.append(Finding(problem, "It is not used; pass time=NAME and time_format=FORMAT to use it"))
         table = replace(table, columns=replace(table.columns, time=None, time_format=None))
         events = table.to_interactions()
     roles = {role: name for role in ROLES if (name := getattr(table.columns, role)) is not None}
@@ -335,7 +335,7 @@ def _find_row_numbers(table: EventTable) -> list[Finding]:
         is_consecutive = ids.dtype.is_integer() and n_rows > 2 and bool((ids.diff().drop_nulls() == 1).all())
         if is_consecutive and ids.null_count() == 0:
             problem = f"the column {name}, taken for the {role}, numbers the rows from {ids[0]} to {ids[-1]}"
-            findings.append(Finding(problem, f"It says nothing about {role}s; name the right column with {role}="))
+            findings.append(Finding(problem, f"It says nothing about {role}s; name the right column with {role}=NAME"))
     return findings
 
 
@@ -356,7 +356,9 @@ def _profile_interactions(events: Interactions, keep_suspicious: bool) -> Profil
         findings.append(Finding(problem, "They add to popularity, but cannot be tested, and no model learns from them"))
     if n_single_items > events.n_items / 2:
         problem = f"{n_single_items:,} of {format_count(events.n_items, 'item')} have a single user"
-        findings.append(Finding(problem, "They stay in the catalog, but will hardly be recommended; --k-core drops them"))
+        findings.append(
+            Finding(problem, "They stay in the catalog, but will hardly be recommended; events.k_core(2) drops them")
+        )
     return Profile(
         columns={},
         unused=(),
