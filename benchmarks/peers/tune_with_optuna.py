@@ -2,8 +2,8 @@
 
     tune_with_optuna.py PEER FOLDER SECONDS TRIALS
 
-The folder has train, fold_in and target (to choose), test_train and test_fold_in (for the test) as npz files. The lists of the test
-users are written to lists.npy; the last line printed is JSON with the trials, the seconds and the best parameters.
+The folder has train, fold_in and target (to choose), test_train and test_fold_in (for the test) as npz files. The lists of the
+test users are written to lists.npy; the last line printed is JSON with the trials, the seconds and the best parameters.
 """
 
 import json
