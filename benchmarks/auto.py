@@ -6,8 +6,8 @@
 For each data set one run: `gr.auto` with the budget, EASE(l2=200) and IALS() as they are, and implicit's ALS and RecTools'
 EASE, each tuned by at most 50 Optuna trials within the same budget in an environment of its own (peers/tune_with_optuna.py).
 The peers choose on the first fold of the validation users. All are fitted again on all but the test users, and measured on the
-same test users. A row in results/auto.jsonl has every ndcg@20 with its standard error, the paired difference of auto from the best default, and the
-share of the budget that auto used. Needs Linux, and an idle machine for the times to mean anything.
+same test users. A row in results/auto.jsonl has every ndcg@20 with its standard error, the paired difference of auto from the
+best default, and the share of the budget that auto used. Needs Linux, and an idle machine for the times to mean anything.
 """
 
 import argparse
