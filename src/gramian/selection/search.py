@@ -142,6 +142,7 @@ class FamilySearch:
     ) -> None:
         self.protocol, self.metric, self.clock, self.journal, self.report = protocol, metric, clock, journal, report
         self.searches: dict[int, RunningSearch] = {}  # by fold; the sample is fold −1
+        self.recorded: dict[int, dict[str, float]] = {}  # by fold: the seconds of the points of an earlier run
         self.sample = sample_split(protocol.folds[0])
         self.n_folds, self.n_points = 1, 0
         self.left_out: dict[str, str] = {}  # family → why
@@ -321,12 +322,23 @@ class FamilySearch:
         started, compiling = time.monotonic(), self.compiling.seconds
         for fold in folds:
             self.open_search(fold).evaluate(recipes, f"{state.family.name} ({len(recipes)} points)")
-        seconds = (time.monotonic() - started - (self.compiling.seconds - compiling)) / len(folds)
-        if seconds > 0.01 or state.seconds is None:  # what is read from the journal takes no time
-            state.seconds = max(seconds, 0.0)
+        seconds = time.monotonic() - started - (self.compiling.seconds - compiling)
+        seconds += sum(self.recorded_seconds(fold, recipes) for fold in folds)  # what is read from the journal takes no time
+        state.seconds = max(seconds / len(folds), 0.0)
         self.n_points += len(recipes)
         candidates = [self.judge(state, recipe, folds) for recipe in recipes]
         return max((c for c in candidates if c is not None), key=lambda candidate: candidate.value, default=None)
+
+    def recorded_seconds(self, fold: int, recipes: Sequence[Recipe]) -> float:
+        """Return the seconds that these recipes took in an earlier run."""
+        recorded, search = self.recorded[fold], self.searches[fold]
+        if not recorded:
+            return 0.0
+        keys = set()
+        for recipe in recipes:
+            with suppress(GramianError):
+                keys.add(search.key(recipe))
+        return sum(recorded.get(key, 0.0) for key in keys)
 
     def judge(self, state: FamilyState, recipe: Recipe, folds: Sequence[int]) -> Candidate | None:
         """Return a recipe with its mean over the users of all folds; None if it could not be fitted on one of them."""
@@ -359,8 +371,9 @@ class FamilySearch:
         if fold not in self.searches:
             search = RunningSearch(SplitObjective(self.split(fold), self.metric), self.journal, np.float32)
             search.pruning_margin = float("inf")  # the outcomes of folds are added up, so that all users count
-            own = [row for row in search.journal.file.rows if row["objective"] == search.journal.objective]
-            self.clock.used += sum(row["seconds"] for row in own)
+            rows = [row for row in search.journal.file.rows if row["objective"] == search.journal.objective]
+            self.recorded[fold] = {row["key"]: float(row["seconds"]) for row in rows}
+            self.clock.used += sum(self.recorded[fold].values())
             self.searches[fold] = search
         return self.searches[fold]
 
