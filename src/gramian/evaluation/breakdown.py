@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from gramian.core.recommender import Recommender
 from gramian.data.split import HeldOutUsers, Split
 from gramian.errors import InvalidInput
-from gramian.evaluation.metrics import DEFAULT_METRICS, MetricLike, RankedLists, largest_cutoff, ndcg, parse_metrics
+from gramian.evaluation.metrics import DEFAULT_METRICS, HEAD_SHARE, MetricLike, RankedLists, largest_cutoff, ndcg, parse_metrics
 from gramian.evaluation.report import Report, standard_error
 from gramian.evaluation.task import RankingTask
 from gramian.linalg.sparse import csr_from_sorted, row_of_entry
@@ -72,6 +72,26 @@ def by_popularity(columns: np.ndarray, task: RankingTask) -> list[dict[str, Any]
     return rows
 
 
+def by_item_group(columns: np.ndarray, task: RankingTask) -> dict[str, dict[str, Any]]:
+    """Return the share of targets found, and the share of listed items, for head, tail and cold items.
+
+    The head are the most popular items that make up half of the training interactions; cold items have no training user; the
+    tail are all others. A group without targets has nothing to find: its share is None.
+    """
+    is_hit, groups = task.lists(columns).hits, {}
+    listed, found = columns[columns >= 0], columns[is_hit & (columns >= 0)]
+    members = group_by_popularity(task.catalog.popularity, HEAD_SHARE)
+    for name in (HEAD, TAIL, COLD):
+        n_targets = int(members[name][task.targets.indices].sum())
+        groups[name] = {
+            "items": int(members[name].sum()),
+            "targets": n_targets,
+            "found": float(members[name][found].sum() / n_targets) if n_targets else None,
+            "listed": float(members[name][listed].sum() / max(len(listed), 1)),
+        }
+    return groups
+
+
 def count_by_row(matrix: sp.csr_array, is_counted: np.ndarray) -> np.ndarray:
     """Return the number of entries of each row that are in the columns to count."""
     return np.asarray(matrix.astype(np.bool_) @ is_counted.astype(np.int64))
@@ -89,7 +109,7 @@ def evaluate_by_popularity(
     split: Split | HeldOutUsers,
     metrics: Iterable[MetricLike] = DEFAULT_METRICS,
     *,
-    head: float = 0.5,
+    head: float = HEAD_SHARE,
     within_group: bool = False,
     n_threads: int | None = None,
 ) -> dict[str, Report]:
