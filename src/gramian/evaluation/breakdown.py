@@ -163,7 +163,9 @@ def evaluate_by_popularity(
             if len(rows) == 0:
                 continue
             lists = (
-                model.top_k(part.encode_histories(model.scorer), k, allowed=is_member)[0] if columns is None else columns[rows]
+                model.top_k(task.encode_histories(model.scorer)[rows], k, allowed=is_member)[0]
+                if columns is None
+                else columns[rows]
             )
             reports[name] = part.report(lists, parsed, n_leaked)
     return reports
