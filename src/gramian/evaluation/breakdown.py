@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from gramian.core.recommender import Recommender
 from gramian.data.split import HeldOutUsers, Split
 from gramian.errors import InvalidInput
-from gramian.evaluation.metrics import DEFAULT_METRICS, MetricLike, find_hits, largest_cutoff, parse_metrics
+from gramian.evaluation.metrics import DEFAULT_METRICS, HEAD_SHARE, MetricLike, RankedLists, largest_cutoff, ndcg, parse_metrics
 from gramian.evaluation.report import Report, standard_error
 from gramian.evaluation.task import RankingTask
 from gramian.linalg.sparse import csr_from_sorted, row_of_entry
@@ -40,33 +41,67 @@ def by_activity(values: np.ndarray, task: RankingTask) -> list[dict[str, Any]]:
 
 
 def by_popularity(columns: np.ndarray, task: RankingTask) -> list[dict[str, Any]]:
-    """Return the share of targets found, and the share of listed items, for groups of items from rare to popular.
+    """Return quality and the share of listed items, for groups of items from rare to popular.
 
-    Items are in groups with about equally many training interactions each.
+    Items are in groups with about equally many training interactions each. `found` is the share of a group's targets that are
+    in the lists, and `ndcg` the mean ndcg of the users who have targets in the group, if only those count.
     """
     popularity = task.catalog.popularity
     order = np.argsort(popularity, kind="stable")
     share = np.cumsum(popularity[order]) / max(popularity.sum(), 1)
     group = np.empty(len(popularity), np.int64)
     group[order] = np.minimum((share * GROUPS - 1e-9).astype(np.int64), GROUPS - 1)
-    shown = columns >= 0
-    n_listed = np.bincount(group[columns[shown]], minlength=GROUPS)
-    n_found = np.bincount(group[columns[shown & find_hits(columns, task.targets)]], minlength=GROUPS)
-    n_targets = np.bincount(group[task.targets.indices], minlength=GROUPS)
+    lists = task.lists(columns)
+    n_listed = np.bincount(group[columns[columns >= 0]], minlength=GROUPS)
     rows = []
     for number in np.unique(group):
         counts = popularity[group == number]
+        targets = count_by_row(task.targets, group == number)
+        hits = lists.hits & (group[columns] == number)
         rows.append(
             {
                 "from": int(counts.min()),
                 "to": int(counts.max()),
                 "items": len(counts),
-                "targets": int(n_targets[number]),
-                "found": float(n_found[number] / max(n_targets[number], 1)),
+                "targets": int(targets.sum()),
+                "found": float(hits.sum() / max(targets.sum(), 1)),
+                "ndcg": mean_ndcg(replace(lists, hits=hits, n_targets=targets)),
                 "listed": float(n_listed[number] / max(n_listed.sum(), 1)),
             }
         )
     return rows
+
+
+def by_item_group(columns: np.ndarray, task: RankingTask) -> dict[str, dict[str, Any]]:
+    """Return the share of targets found, and the share of listed items, for head, tail and cold items.
+
+    The head are the most popular items that make up half of the training interactions; cold items have no training user; the
+    tail are all others. A group without targets has nothing to find: its share is None.
+    """
+    is_hit, groups = task.lists(columns).hits, {}
+    listed, found = columns[columns >= 0], columns[is_hit & (columns >= 0)]
+    members = group_by_popularity(task.catalog.popularity, HEAD_SHARE)
+    for name in (HEAD, TAIL, COLD):
+        n_targets = int(members[name][task.targets.indices].sum())
+        groups[name] = {
+            "items": int(members[name].sum()),
+            "targets": n_targets,
+            "found": float(members[name][found].sum() / n_targets) if n_targets else None,
+            "listed": float(members[name][listed].sum() / max(len(listed), 1)),
+        }
+    return groups
+
+
+def count_by_row(matrix: sp.csr_array, is_counted: np.ndarray) -> np.ndarray:
+    """Return the number of entries of each row that are in the columns to count."""
+    return np.asarray(matrix.astype(np.bool_) @ is_counted.astype(np.int64))
+
+
+def mean_ndcg(lists: RankedLists) -> float:
+    """Return the mean ndcg of the users who have targets, at the length of the lists; 0 if nobody has any."""
+    has_targets = lists.n_targets > 0
+    lists = replace(lists, hits=lists.hits[has_targets], n_targets=lists.n_targets[has_targets])
+    return float(ndcg(lists, lists.hits.shape[1]).mean()) if has_targets.any() else 0.0
 
 
 def evaluate_by_popularity(
@@ -74,7 +109,7 @@ def evaluate_by_popularity(
     split: Split | HeldOutUsers,
     metrics: Iterable[MetricLike] = DEFAULT_METRICS,
     *,
-    head: float = 0.5,
+    head: float = HEAD_SHARE,
     within_group: bool = False,
     n_threads: int | None = None,
 ) -> dict[str, Report]:
@@ -118,7 +153,9 @@ def evaluate_by_popularity(
             part, rows = restrict_targets(task, is_member, name, within_group)
             if len(rows) == 0:
                 continue
-            lists = model.top_k(part.histories, k, allowed=is_member)[0] if columns is None else columns[rows]
+            lists = (
+                model.top_k(part.encode_histories(model.scorer), k, allowed=is_member)[0] if columns is None else columns[rows]
+            )
             reports[name] = part.report(lists, parsed, n_leaked)
     return reports
 

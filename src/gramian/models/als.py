@@ -28,7 +28,7 @@ from gramian.linalg.row_solvers import (
     RowProblems,
     solve_shared,
 )
-from gramian.linalg.sparse import row_sums
+from gramian.linalg.sparse import absolute_values, row_sums
 from gramian.models.factors import Factors, RowLoss, SizePolynomial, require_solved
 from gramian.models.parameters import epochs_param, rank_param, seed_param
 from gramian.models.solvers import SOLVERS, ConjugateGradient, Solver
@@ -77,15 +77,17 @@ class AlternatingRecipe(EpochRecipe):
         del state
         dtype = items.dtype
         x, loss = events.matrix, self.row_loss(events.n_items)
-        sizes = row_sums(x)
+        weights = absolute_values(x)
+        sizes = row_sums(weights)
         exact_coefficients = loss.row_coefficients(sizes)
         coefficients = exact_coefficients.astype(dtype)
-        item_coefficients = self.item_coefficients(UserSums.of(x), dtype)
+        item_coefficients = self.item_coefficients(UserSums.of(weights), dtype)
         user_rows = RowProblems(x, coefficients, np.ones((events.n_items, 2), dtype))
         item_rows = RowProblems(
             sp.csr_array(x.T.tocsr()), item_coefficients, np.ascontiguousarray(coefficients[:, [EXTRA_WEIGHT, EXTRA_TARGET]])
         )
-        loss_at_zero = float(loss.loss_at_zero.at(sizes[sizes > 0]).sum())
+        liked = (sizes + row_sums(x)) / 2  # dislikes have the target 0, so that they cost nothing there
+        loss_at_zero = float(loss.loss_at_zero.at(liked[liked > 0]).sum())
         while True:
             fixed, basis = FixedSide.of(items, self.user_gram(items), items.sum(axis=0, dtype=np.float64))
             items, users = fixed.factors, self.half_step(user_rows, fixed, users, basis)[0]
@@ -133,9 +135,12 @@ class WRMF(AlternatingRecipe):
     """Weighted regularized matrix factorization   (Hu et al. 2008, Pan et al. 2008).
 
     min Σ_ui c_ui (x_ui − p_u·q_i)² + l2 (‖P‖² + ‖Q‖²),  c = 1 + positive_weight·x
+
+    A dislike weighs as much as a positive, and its target is 0.
     """
 
     needs_binary = True
+    takes_dislikes = True
 
     rank: int = rank_param()
     positive_weight: float = param(
@@ -204,8 +209,11 @@ class IALS(AlternatingRecipe):
 
     min Σ_pos (1 − p_u·q_i)² + α Σ_ui (p_u·q_i)² + l2 (Σ_u (|I_u| + αn)^ν ‖p_u‖² + Σ_i (|U_i| + αm)^ν ‖q_i‖²)
 
-    with α = unobserved_weight and ν = l2_exponent. Weighted interactions weigh the first sum.
+    with α = unobserved_weight and ν = l2_exponent. Weighted interactions weigh the first sum. A dislike is one of its
+    terms, with the target 0 instead of 1.
     """
+
+    takes_dislikes = True
 
     rank: int = rank_param()
     unobserved_weight: float = unobserved_weight_param()

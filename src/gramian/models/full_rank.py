@@ -33,6 +33,8 @@ REFIT_SHARE = 0.5  # an update of higher rank than this share of the items costs
 class LinearAutoencoder(GramRecipe):
     """A model that is one inverse and one `Coefficients` object."""
 
+    takes_dislikes = True  # a signed X has a Gram matrix like any other
+
     @property
     @abstractmethod
     def coefficients(self) -> Coefficients:

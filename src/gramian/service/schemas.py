@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
+from gramian.data.kinds import MAX_KINDS
 from gramian.service.json_ids import JsonId
 
 MAX_BATCH_SIZE = 1_000  # users, and histories, of one batch
@@ -26,7 +27,10 @@ class StrictRequest(BaseModel):
 
 class WeightedItem(BaseModel):  # other fields are ignored: refusing them would make an error for each of a million
     item: StrictId
-    weight: Weight
+    weight: Weight = 1.0
+    kinds: Annotated[list[StrictStr], Field(fail_fast=True, max_length=MAX_KINDS)] | None = Field(
+        None, description="Kinds of events, such as view and buy, for a model that keeps several kinds apart"
+    )
 
 
 class ListOptions(StrictRequest):
@@ -112,10 +116,14 @@ class SimilarResponse(BaseModel):
 
 class Contribution(TitledItem):
     value: float
+    by_kind: dict[str, float] | None = Field(
+        None, description="What each kind of event adds, where the model keeps several apart"
+    )
 
 
 class HistoryItem(TitledItem):
     weight: float
+    kinds: list[str] | None = Field(None, description="Kinds of events, where the model keeps several apart")
 
 
 class HistoryResponse(BaseModel):

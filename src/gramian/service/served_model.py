@@ -18,7 +18,9 @@ from numba import threading_layer  # type: ignore[attr-defined]
 
 from gramian.core.ranking import Exclusions
 from gramian.core.recommender import Recommender
+from gramian.core.scorer import ExplainsKinds
 from gramian.data.ids import Index
+from gramian.errors import InvalidInput
 from gramian.linalg.memory import available_bytes
 from gramian.models.scorers import DenseWeights, InverseWeights
 from gramian.service.json_ids import JsonId, JsonIds
@@ -116,10 +118,27 @@ class ServedModel:
         if request.user is None and len(plain) == len(request.history):
             return self.items.decode(plain)
         history = {} if request.user is None else self.model.history(self.users.find(request.user))
-        entries = [(entry, 1.0) if isinstance(entry, int | str) else (entry.item, entry.weight) for entry in request.history]
+        entries = [
+            (entry, self._value(None, 1.0))
+            if isinstance(entry, int | str)
+            else (entry.item, self._value(entry.kinds, entry.weight))
+            for entry in request.history
+        ]
         for id, (_, weight) in zip(self.items.decode([item for item, _ in entries]), entries, strict=True):
             history.setdefault(id, weight)  # the weight in the model, or else the first one sent, takes precedence
         return history
+
+    @property
+    def _kinds(self) -> tuple[str, ...] | None:
+        """The kinds of events that the model keeps apart."""
+        return self.model.scorer.kinds if isinstance(self.model.scorer, ExplainsKinds) else None
+
+    def _value(self, kinds: list[str] | None, weight: float) -> Any:
+        """Return the value of a history item: its kinds of events, the last kind by default, or its weight."""
+        if self._kinds is None and kinds is not None:
+            do = "Leave kinds out"
+            raise InvalidInput(f"no kinds of events for {self.name}, which has one kind", ", ".join(kinds), do)
+        return weight if self._kinds is None else kinds or self._kinds[-1]
 
     def _items_json(
         self, ids: list[Any], titles: Sequence[str] | None, values: Sequence[float], key: str = "score"
@@ -137,10 +156,14 @@ class ServedModel:
     def user_history(self, request: HistoryRequest) -> dict[str, Any]:
         """Return the items of a user the model was fitted on: the largest weights first, then the most popular items."""
         history = self.model.history(self.users.find(request.user))
-        columns, weights = self.catalog.ids.positions(list(history)), np.array(list(history.values()))
+        columns = self.catalog.ids.positions(list(history))
+        kinds = None if self._kinds is None else list(history.values())
+        weights = np.array(list(history.values())) if kinds is None else np.ones(len(history))
         order = np.lexsort((-self.catalog.popularity[columns], -weights))[: request.k]
         best = columns[order]
         items = self._items_json(self.catalog.ids[best], self.catalog.titles_of(best), weights[order].tolist(), "weight")
+        if kinds is not None:
+            items = [item | {"kinds": list(kinds[place])} for item, place in zip(items, order, strict=True)]
         return {"model": self.name, "user": request.user, "items": items, "total": len(history)}
 
     def similar(self, item: JsonId, k: int) -> dict[str, Any]:
@@ -160,6 +183,8 @@ class ServedModel:
         contributions = self._items_json(
             ids, [titles[id] for id in ids] if titles else None, list(explanation.values()), "value"
         )
+        if explanation.by_kind:
+            contributions = [row | {"by_kind": explanation.by_kind[id]} for row, id in zip(contributions, ids, strict=True)]
         (explained,) = self._items_json([item], self.catalog.titles_of([self.catalog.column(item)]), [explanation.score])
         unknown = [id for id in history if id not in explanation]
         by_feature = explanation.features
