@@ -71,7 +71,7 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "recommender": (
         "Fitted models",
         {
-            "gramian": ["Recommender", "Recommendations", "Explanation", "Gram"],
+            "gramian": ["Recommender", "Recommendations", "Explanation", "MissingExplanation", "HistoryChange", "Gram"],
             "gramian.core.recommender": ["load_model"],
         },
     ),
@@ -89,6 +89,7 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
             ]
         },
     ),
+    "rerank": ("Re-ranking", {"gramian.rerank": public_classes(gr.rerank)}),
     "tuning": ("Tuning", {"gramian": ["tune", "Search", "rank_path", "RankPath", "epoch_path", "EpochPath"]}),
     "selection": ("Model selection", {"gramian": ["auto", "Selection", "retrain", "Retraining"]}),
     "gradient": (
@@ -118,6 +119,7 @@ SPARK_NAMES = re.findall(r" as (\w+)", (ROOT / "src/gramian/spark/__init__.py").
 MODULES: dict[str, ModuleType] = {
     "gramian": gr,
     "gramian.gradient": gr.gradient,
+    "gramian.rerank": gr.rerank,
     "gramian.data.split": gr.split,
     "gramian.data.datasets": gr.datasets,
     "gramian.errors": gr.errors,

@@ -5,7 +5,10 @@ from typing import Any as _Any
 
 from gramian import errors as errors
 from gramian import gradient as gradient
+from gramian import rerank as rerank
 from gramian.core.gram import Gram as Gram
+from gramian.core.missing import HistoryChange as HistoryChange
+from gramian.core.missing import MissingExplanation as MissingExplanation
 from gramian.core.recipe import equivalent as equivalent
 from gramian.core.recommender import Recommender as Recommender
 from gramian.core.recommender import load_model

@@ -143,7 +143,7 @@ class EventSource:
 
     def read_events(self, title: str | None = None, tags: str | None = None, titles: Path | None = None) -> Interactions:
         """Read the events, with titles and tags from their own columns or from a table of items."""
-        described = {} if titles else {"title": title, "tags": tags}
+        described: dict[str, Any] = {} if titles else {"title": title, "tags": tags}
         events = self._read_dataset(described) if self.is_named_dataset else self._read_source(described)
         note(str(events.read_summary))
         events = events.k_core(self.k_core) if self.k_core else events
@@ -157,7 +157,7 @@ class EventSource:
         names += ["kind", "kinds", "weights", "half_life", "max_dislike", "signed"]
         refuse_options(context, {format_flag(name): getattr(self, name) for name in names})
 
-    def _read_dataset(self, described: dict[str, str | None]) -> Interactions:
+    def _read_dataset(self, described: dict[str, Any]) -> Interactions:
         names = ["user", "item", "time", "time_format", "skip_nulls", "separator", "encoding", "columns"]
         names += ["kind", "kinds", "weights", "signed"]
         options = {name: getattr(self, name) for name in names} | described
@@ -167,11 +167,11 @@ class EventSource:
         unknown = {self.value, column} - {None, "", known}
         if unknown:
             raise InvalidInput(f"values in {known!r} of {self.data}", repr(unknown.pop()), "Name that column")
-        weighted, options = self.value is not None, {"weight": self.weight, "max_dislike": self.max_dislike}
-        events = datasets.load(self.data, min_value=least, weights=weighted, **options)
+        weighted, dislike = self.value is not None, self.max_dislike
+        events = datasets.load(self.data, min_value=least, weights=weighted, weight=self.weight, max_dislike=dislike)
         return events if self.half_life is None else events.decayed(parse_half_life_text(self.half_life))
 
-    def _read_source(self, described: dict[str, str | None]) -> Interactions:
+    def _read_source(self, described: dict[str, Any]) -> Interactions:
         return read(self.data, **(self._reading_options() | described))
 
     def _reading_options(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class EventSource:
         self, keep_suspicious: bool, title: str | None = None, tags: str | None = None, titles: Path | None = None
     ) -> Profile:
         """Read and describe the events; columns without an option are guessed, and ratings are thresholded."""
-        described = {} if titles else {"title": title, "tags": tags}
+        described: dict[str, Any] = {} if titles else {"title": title, "tags": tags}
         if self.is_named_dataset:
             profile = self._describe_dataset(described, keep_suspicious)
         else:
@@ -214,7 +214,7 @@ class EventSource:
             events = events.described_by(read_items(titles, self.item, title, tags, self.tag_separator, self.encoding))
         return replace(profile, events=events)
 
-    def _describe_dataset(self, described: dict[str, str | None], keep_suspicious: bool) -> Profile:
+    def _describe_dataset(self, described: dict[str, Any], keep_suspicious: bool) -> Profile:
         column = datasets.DATASETS[self.data].value
         if column is None or self.min_value or self.value:
             return describe(self._read_dataset(described), keep_suspicious=keep_suspicious)

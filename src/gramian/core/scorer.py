@@ -119,6 +119,15 @@ class SupportsSimilarity(Protocol):
 
 
 @runtime_checkable
+class ComparesLists(SupportsSimilarity, Protocol):
+    """Similarities of few items, faster than by the rows of `similar`."""
+
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        """Return the similarity of all pairs of columns in each list, lists × depth × depth; any value where one is −1."""
+        ...
+
+
+@runtime_checkable
 class SupportsWeights(Protocol):
     """An item-item model: scores = history · W."""
 
@@ -160,6 +169,17 @@ def require_capability(scorer: Scorer, capability: type[Capability], model: obje
     if capability not in scorer.capabilities:
         raise NotSupported(CAPABILITIES[capability], str(model), EXAMPLES[capability])
     return scorer  # type: ignore[return-value]
+
+
+def compare_items(scorer: Scorer, lists: np.ndarray) -> np.ndarray:
+    """Return the similarity of all pairs of columns in each list, lists × depth × depth; any value where one is −1."""
+    similar = require_capability(scorer, SupportsSimilarity, f"the scorer {scorer.name!r}").similar
+    if isinstance(scorer, ComparesLists):
+        return scorer.similarities(lists)
+    columns, places = np.unique(np.maximum(lists, 0), return_inverse=True)
+    matrix = np.array([similar(column)[columns] for column in columns.tolist()], np.float32).reshape(len(columns), -1)
+    places = places.reshape(lists.shape)
+    return matrix[places[:, :, None], places[:, None, :]]
 
 
 def align_panels(streams: Sequence[Panels]) -> Iterator[tuple[int, list[np.ndarray]]]:

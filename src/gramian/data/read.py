@@ -305,5 +305,12 @@ def read_features(
 
     values, columns = read_item_columns(source, choose, encoding)
     values.pop(ROW, None)
-    table, item = pl.DataFrame(values), columns.item
-    return Features.of(table, item=item, tags=tags, numbers=numbers, text=text, vectors=vectors, tag_separator=tag_separator)
+    return Features.of(
+        pl.DataFrame(values),
+        item=columns.item,
+        tags=tags,
+        numbers=numbers,
+        text=text,
+        vectors=vectors,
+        tag_separator=tag_separator,
+    )

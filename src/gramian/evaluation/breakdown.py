@@ -154,7 +154,9 @@ def evaluate_by_popularity(
             part, rows = restrict_targets(task, is_member, name, within_group)
             if len(rows) == 0:
                 continue
-            lists = model.top_k(part.histories, k, allowed=is_member)[0] if columns is None else columns[rows]
+            lists = (
+                model.top_k(part.encode_histories(model.scorer), k, allowed=is_member)[0] if columns is None else columns[rows]
+            )
             reports[name] = part.report(lists, parsed, n_leaked)
     return reports
 

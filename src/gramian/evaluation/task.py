@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from gramian.core.histories import encode_events
 from gramian.core.ranking import Exclusions
 from gramian.core.recommender import Recommender
+from gramian.core.reranking import Reranking
 from gramian.core.scorer import Scorer
 from gramian.data.catalog import Catalog
 from gramian.data.interactions import Interactions
@@ -95,15 +96,18 @@ class RankingTask:
             )
         return n_leaked
 
-    def rank(self, model: Recommender, k: int, *, exclude_self: bool = False) -> np.ndarray:
+    def rank(self, model: Recommender, k: int, *, exclude_self: bool = False, reranking: Reranking | None = None) -> np.ndarray:
         """Return the k best columns for every user, without what is in the user's history."""
         exclusions = Exclusions(self_ids=self.users if exclude_self else None)
-        return model.top_k(self.encode_histories(model.scorer), k, exclusions=exclusions)[0]
+        return model.top_k(self.encode_histories(model.scorer), k, exclusions=exclusions, reranking=reranking)[0]
 
     def lists(self, columns: np.ndarray, rows: np.ndarray | None = None) -> RankedLists:
         """Return lists with their hits, for all users or for those in `rows`."""
-        targets, n_targets = (self.targets, self.n_targets) if rows is None else (self.targets[rows], self.n_targets[rows])
-        return RankedLists(columns, find_hits(columns, targets), n_targets, self.catalog, self.n_train_users, targets)
+        targets, n_targets, histories = self.targets, self.n_targets, self.histories
+        if rows is not None:
+            targets, n_targets, histories = targets[rows], n_targets[rows], histories[rows]
+        hits = find_hits(columns, targets)
+        return RankedLists(columns, hits, n_targets, self.catalog, self.n_train_users, targets, histories)
 
     def report(self, columns: np.ndarray, metrics: Sequence[Metric], n_leaked: int | None = 0) -> Report:
         """Measure the lists of all users. `n_leaked` is only reported."""

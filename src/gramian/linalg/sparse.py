@@ -56,6 +56,23 @@ def normalise_rows(x: sp.csr_array, power: float, dtype: type) -> sp.csr_array:
     return scale_rows(x, np.maximum(row_sums(x), 1e-30) ** -power, dtype)
 
 
+def unit_rows(x: sp.csr_array) -> sp.csr_array:
+    """Return X with rows of length 1, so that their inner products are cosines; an empty row stays empty."""
+    squares = np.bincount(row_of_entry(x), x.data.astype(np.float64) ** 2, x.shape[0])
+    return scale_rows(x, 1 / np.sqrt(np.maximum(squares, 1e-30)), np.float64)
+
+
+def mean_shares(x: sp.csr_array, shares: sp.csr_array) -> sp.csr_array:
+    """Return the weighted mean of the shares in each row of X, whose rows sum to 1; an empty row where there is nothing.
+
+    Only positive weights count. With histories X and the shares of items in tags, these are the shares of tags in histories.
+    """
+    positive = sp.csr_array((np.maximum(x.data, 0), x.indices, x.indptr), x.shape)
+    total = sp.csr_array(positive @ shares)
+    total.eliminate_zeros()
+    return normalise_rows(total.sorted_indices(), 1, np.float64)
+
+
 def squared_column_norms(x: sp.csr_array) -> np.ndarray:
     """Return the diagonal of XᵀX in float64, summed in chunks so that the values are never copied as a whole."""
     total = np.zeros(x.shape[1])

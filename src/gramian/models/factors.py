@@ -12,6 +12,7 @@ from gramian.core.scorer import Panels, SavedScorer, Scorer
 from gramian.errors import Inaccurate
 from gramian.io.damage import require_content
 from gramian.linalg.product import dense_panels
+from gramian.linalg.reranking import compare_vectors
 from gramian.linalg.row_solvers import (
     EXTRA_TARGET,
     EXTRA_WEIGHT,
@@ -169,6 +170,9 @@ class Factors(Scorer):
     def similar(self, item: int) -> np.ndarray:
         """Return the cosine between the vectors of items."""
         return cosine_similarities(self.fixed.factors, item)
+
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return compare_vectors(lists, self.fixed.factors)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         """score = q·A⁻¹(Σ_j v_j (extra_target q_j + unobserved_target/s · g)), A the row's system: a sum over the history."""
