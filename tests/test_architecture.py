@@ -17,21 +17,8 @@ SOURCE = Path(gr.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 # Each layer may import those before it, and itself.
-LAYERS = [
-    "errors",
-    "validation",
-    "progress",
-    "linalg",
-    "data",
-    "io",
-    "core",
-    "rerank",
-    "models",
-    "gradient",
-    "evaluation",
-    "tuning",
-]
-LAYERS += ["spark", "experiments", "selection", "service", "cli", "__main__"]
+LAYERS = ["errors", "validation", "progress", "linalg", "data", "io", "core", "rerank", "models", "gradient", "evaluation"]
+LAYERS += ["tuning", "spark", "experiments", "selection", "service", "cli", "__main__"]
 MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
 
 

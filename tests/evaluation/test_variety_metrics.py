@@ -71,7 +71,7 @@ def naive_tail_share(lists, user):
     popularity = lists.catalog.popularity.tolist()
     head, total = set(), 0
     for item in sorted(range(N_ITEMS), key=lambda item: -popularity[item]):
-        if total >= 0.8 * sum(popularity):
+        if total >= 0.5 * sum(popularity):
             break
         head.add(item)
         total += popularity[item]

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from gramian.core.recommender import Recommender
 from gramian.data.split import HeldOutUsers, Split
 from gramian.errors import InvalidInput
-from gramian.evaluation.metrics import DEFAULT_METRICS, MetricLike, RankedLists, largest_cutoff, ndcg, parse_metrics
+from gramian.evaluation.metrics import DEFAULT_METRICS, HEAD_SHARE, MetricLike, RankedLists, largest_cutoff, ndcg, parse_metrics
 from gramian.evaluation.report import Report, standard_error
 from gramian.evaluation.task import RankingTask
 from gramian.linalg.sparse import csr_from_sorted, row_of_entry
@@ -21,7 +21,6 @@ from gramian.validation import is_number, require_instance
 
 GROUPS = 4
 COLD, TAIL, HEAD = "cold", "tail", "head"
-HEAD_SHARE = 0.5  # of the training interactions, which the head items make up in `by_item_group`
 
 
 def by_activity(values: np.ndarray, task: RankingTask) -> list[dict[str, Any]]:
@@ -110,7 +109,7 @@ def evaluate_by_popularity(
     split: Split | HeldOutUsers,
     metrics: Iterable[MetricLike] = DEFAULT_METRICS,
     *,
-    head: float = 0.5,
+    head: float = HEAD_SHARE,
     within_group: bool = False,
     n_threads: int | None = None,
 ) -> dict[str, Report]:
