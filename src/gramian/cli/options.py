@@ -13,6 +13,7 @@ import polars as pl
 import typer
 
 from gramian.cli.render import note
+from gramian.core.registry import RERANKERS
 from gramian.data import datasets
 from gramian.data import split as splits
 from gramian.data.catalog import Catalog
@@ -98,6 +99,14 @@ ExcludeSelf = Annotated[
     bool, typer.Option("--exclude-self", help="Users and items are nodes of one graph: never recommend a node to itself.")
 ]
 ListLength = Annotated[int, typer.Option("-k", help="Number of items.")]
+RerankStages = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f'Reorder the lists by a stage, such as "mmr(diversity=0.3)", of {", ".join(RERANKERS).lower()}; '
+        "repeat for more, which apply in this order."
+    ),
+]
+RerankDepth = Annotated[int, typer.Option("--depth", help="How many of the best items --rerank chooses from.")]
 
 
 @dataclass(frozen=True)
