@@ -213,7 +213,7 @@ class EventSource:
         self, keep_suspicious: bool, title: str | None = None, tags: str | None = None, titles: Path | None = None
     ) -> Profile:
         """Read and describe the events; columns without an option are guessed, and ratings are thresholded."""
-        described = {} if titles else {"title": title, "tags": tags}
+        described: dict[str, Any] = {} if titles else {"title": title, "tags": tags}
         if self.is_named_dataset:
             profile = self._describe_dataset(described, keep_suspicious)
         else:
@@ -223,7 +223,7 @@ class EventSource:
             events = events.described_by(read_items(titles, self.item, title, tags, self.tag_separator, self.encoding))
         return replace(profile, events=events)
 
-    def _describe_dataset(self, described: dict[str, str | None], keep_suspicious: bool) -> Profile:
+    def _describe_dataset(self, described: dict[str, Any], keep_suspicious: bool) -> Profile:
         column = datasets.DATASETS[self.data].value
         if column is None or self.min_value or self.value:
             return describe(self._read_dataset(described), keep_suspicious=keep_suspicious)
