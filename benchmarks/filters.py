@@ -52,11 +52,12 @@ def gowalla() -> None:
     }
     row |= {"seconds": fit, "peak_bytes": memory, "users_per_second": SERVED_USERS / scoring}
     row |= {"inverse_items": INVERTED_ITEMS, "inverse_seconds": inverse, "scaled_inverse_seconds": scaled}
-    row |= {"inverse_bytes": gr.EASE(l2=80).estimate(events).peak_bytes, "ratio": fit / scaled}
+    inverse_bytes = gr.EASE(l2=80).estimate(events).peak_bytes
+    row |= {"inverse_bytes": inverse_bytes, "ratio": fit / scaled}
     append("filters", row)
     print(f"{recipe} on {events.n_items:,} items: {fit:.1f} s, {memory / 1e6:,.0f} MB, {SERVED_USERS / scoring:.0f} users/s")
-    print(f"EASE on {INVERTED_ITEMS:,} items: {inverse:.1f} s, so {scaled:.0f} s on all, {row['inverse_bytes'] / 1e6:,.0f} MB")
-    print(f"ratio {fit / scaled:.3f} in time, {memory / row['inverse_bytes']:.2f} in memory")
+    print(f"EASE on {INVERTED_ITEMS:,} items: {inverse:.1f} s, so {scaled:.0f} s on all, {inverse_bytes / 1e6:,.0f} MB")
+    print(f"ratio {fit / scaled:.3f} in time, {memory / inverse_bytes:.2f} in memory")
 
 
 def million(n_items: int, n_interactions: int) -> None:
