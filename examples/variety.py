@@ -49,8 +49,8 @@ assert curves["calibration"][-1]["calibration_error@10"] < plain["calibration_er
 # %% [markdown]
 # ## The answer
 #
-# Little, if you are moderate: the first steps to the right cost almost nothing, and the last ones a lot. Calibration moves the tags of
-# the list towards those of the history, so it makes lists less one-sided without making them arbitrary.
+# Little, if you are moderate: the first steps to the right cost almost nothing, and the last ones a lot. Calibration moves the
+# tags of the list towards those of the history, so it makes lists less one-sided without making them arbitrary.
 
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
