@@ -3,9 +3,9 @@
     python benchmarks/rerank.py variety ml-1m     # or movielens, which is bundled; appends to results/rerank.jsonl
     python benchmarks/rerank.py cost ml-1m
 
-Cost: CPU seconds of a batch of lists with each stage, over those of the plain lists, on one core in one run (the best of three);
-not wall time, because the machine is shared. Accuracy against variety: test metrics of EASE with MMR, calibration and the popularity penalty at several strengths. Nothing is chosen
-here: every strength is recorded.
+Cost: CPU seconds of a batch of lists with each stage, over those of the plain lists, on one core in one run (the best of
+three); not wall time, because the machine is shared. Accuracy against variety: test metrics of EASE with MMR, calibration and
+the popularity penalty at several strengths. Nothing is chosen here: every strength is recorded.
 """
 
 import sys
