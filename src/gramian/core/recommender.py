@@ -22,7 +22,7 @@ from gramian.core.scorer import (
     SupportsWeights,
     require_capability,
 )
-from gramian.core.updates import SupportsUpdates
+from gramian.core.updates import RowChange, SupportsDecay, SupportsRefinement, SupportsUpdates
 from gramian.data.catalog import Catalog
 from gramian.data.frames import render_html
 from gramian.data.ids import as_id_list
@@ -35,7 +35,7 @@ from gramian.io.model_folder import SavedModel, open_model_folder, save_model_fo
 from gramian.linalg.memory import require_memory
 from gramian.linalg.threads import limit_threads
 from gramian.linalg.topk import rank_values
-from gramian.validation import require_instance, require_whole_number
+from gramian.validation import is_number, require_instance, require_whole_number
 
 if TYPE_CHECKING:
     from gramian.core.recipe import Recipe
@@ -277,7 +277,8 @@ class Recommender:
             got = ", ".join(map(repr, known[:5]))
             raise InvalidInput("users the model does not know", got, "Forget them first, then add them with all their events")
         after = histories.join(events)
-        return self._update(after, events.reindex(events.users, after.items), 1, n_threads)
+        added = events.reindex(events.users, after.items).matrix
+        return self._update(after, RowChange(added, np.ones(events.n_users)), n_threads)
 
     def forget_users(self, users: Iterable[Any], *, n_threads: int | None = None) -> Recommender:
         """Return a model without these users, equal to a new fit without them. This model and its files stay as they are."""
@@ -285,13 +286,65 @@ class Recommender:
         remaining = np.setdiff1d(np.arange(histories.n_users), rows)
         if len(remaining) == 0:
             raise InvalidInput("at least one user to keep", "all users", "Delete the model")
-        return self._update(histories.take(remaining), histories.take(rows), -1, n_threads)
+        removed = RowChange(histories.matrix[rows], -np.ones(len(rows)))
+        return self._update(histories.take(remaining), removed, n_threads)
 
-    def _update(self, after: Interactions, change: Interactions, sign: int, n_threads: int | None) -> Recommender:
-        if not isinstance(self.recipe, SupportsUpdates):
-            raise NotSupported("a full-rank autoencoder or Popularity", type(self.recipe).__name__, "Fit it again")
+    def observe(self, events: Interactions, *, decay: float = 1.0, n_threads: int | None = None) -> Recommender:
+        """Return a model that has also learned from these events, of known and of new users and items.
+
+        Full-rank autoencoders and Popularity equal a new fit on all events. Where that is cheaper than the update, they are
+        fitted again, with a `RefitWarning`. RG2 has the accuracy of a new fit: its eigenpairs have residuals below 0.1 %. iALS
+        and the other models of alternating least squares solve for all users and for the items of the events; they solve for
+        all items where a sample of the others would move by more than 5 %. This model stays as it is.
+
+        Parameters
+        ----------
+        events
+            The events. A weight of a user and an item adds to the weight they have; between 0/1 interactions nothing adds up.
+        decay
+            What the weights of all earlier interactions are multiplied by, above 0 and up to 1: 0.5 ** (days / half_life).
+            Full-rank autoencoders can do this exactly, since the penalty fades with the weights: the recipe of the returned
+            model has l2 · decay². Fit again with the original l2 now and then.
+        n_threads
+            How many threads to use; all cores if left out.
+
+        Returns
+        -------
+        Recommender
+            Its users and items keep their places; new ones come last.
+        """
+        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        if not (is_number(decay) and 0 < decay <= 1):
+            raise InvalidInput("decay above 0 and at most 1", repr(decay), "Pass decay=0.5 ** (days / half_life)")
+        faded = self if decay == 1 else self._fade(float(decay))
+        before = faded._require_histories()
+        after = before.merge(events)
+        change = RowChange.between(before, after, after.users.positions(events.users.tolist()))
+        return faded._update(after, change, n_threads, is_approximation_allowed=True)
+
+    def _fade(self, factor: float) -> Recommender:
+        histories = self._require_histories()
+        if not isinstance(self.recipe, SupportsDecay):
+            reason = f"{type(self.recipe).__name__}, which fading weights change by more than a scale"
+            raise NotSupported("a full-rank autoencoder of weights for decay", reason, "Leave decay out, or fit it again")
+        after = histories.scaled(factor)
+        recipe, scorer = self.recipe.fade(self.scorer, after, factor)
+        return Recommender(scorer, recipe, after.catalog, after)
+
+    def _update(
+        self, after: Interactions, change: RowChange, n_threads: int | None, *, is_approximation_allowed: bool = False
+    ) -> Recommender:
+        can_update, can_refine = isinstance(self.recipe, SupportsUpdates), isinstance(self.recipe, SupportsRefinement)
+        if not can_update and not (can_refine and is_approximation_allowed):
+            name = type(self.recipe).__name__
+            expected = "a full-rank autoencoder or Popularity" + ", RG2 or alternating least squares" * is_approximation_allowed
+            got = f"{name}, which learns events but cannot forget or add exactly" if can_refine else name
+            raise NotSupported(expected, got, "Fit it again")
+        if change.rows.shape[0] == 0 and len(after.items) == self.scorer.n_items:
+            return Recommender(self.scorer, self.recipe, after.catalog, after)
         with limit_threads(n_threads):
-            scorer = self.recipe.update(self.scorer, after, change, sign)
+            update = self.recipe.update if isinstance(self.recipe, SupportsUpdates) else self.recipe.refine  # type: ignore[attr-defined]
+            scorer = update(self.scorer, after, change)
         return Recommender(scorer, self.recipe, after.catalog, after)
 
     def scores(self, events: Interactions, *, n_threads: int | None = None) -> np.ndarray:

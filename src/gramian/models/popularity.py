@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gramian.core.params import configurable
 from gramian.core.recipe import Recipe
+from gramian.core.updates import RowChange
 from gramian.data.interactions import Interactions
 from gramian.models.scorers import GlobalScores
 
@@ -15,6 +16,6 @@ class Popularity(Recipe):
     def fit_scorer(self, events: Interactions, dtype: type) -> GlobalScores:
         return GlobalScores(events.popularity)
 
-    def update(self, scorer: GlobalScores, after: Interactions, change: Interactions, sign: int) -> GlobalScores:
+    def update(self, scorer: GlobalScores, after: Interactions, change: RowChange) -> GlobalScores:
         """Return the popularity after the change."""
         return GlobalScores(after.popularity)
