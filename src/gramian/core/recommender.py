@@ -54,10 +54,20 @@ class Recommender:
         The items, in the scorer's columns.
     histories
         The interactions the model was fitted on; None where the users are elsewhere, as on a cluster.
+    log_position
+        The number of the last record of an event log that the model has learned.
     """
 
-    def __init__(self, scorer: Scorer, recipe: Recipe, catalog: Catalog, histories: Interactions | None = None) -> None:
+    def __init__(
+        self,
+        scorer: Scorer,
+        recipe: Recipe,
+        catalog: Catalog,
+        histories: Interactions | None = None,
+        log_position: int = 0,
+    ) -> None:
         self.scorer, self.recipe, self.catalog, self.histories = scorer, recipe, catalog, histories
+        self.log_position = log_position
 
     def __repr__(self) -> str:
         users = "" if self.histories is None else f"{self.histories.n_users:,} users, "
@@ -329,7 +339,7 @@ class Recommender:
             raise NotSupported("a full-rank autoencoder of weights for decay", reason, "Leave decay out, or fit it again")
         after = histories.scaled(factor)
         recipe, scorer = self.recipe.fade(self.scorer, after, factor)
-        return Recommender(scorer, recipe, after.catalog, after)
+        return Recommender(scorer, recipe, after.catalog, after, self.log_position)
 
     def _update(
         self, after: Interactions, change: RowChange, n_threads: int | None, *, is_approximation_allowed: bool = False
@@ -341,11 +351,11 @@ class Recommender:
             got = f"{name}, which learns events but cannot forget or add exactly" if can_refine else name
             raise NotSupported(expected, got, "Fit it again")
         if change.rows.shape[0] == 0 and len(after.items) == self.scorer.n_items:
-            return Recommender(self.scorer, self.recipe, after.catalog, after)
+            return Recommender(self.scorer, self.recipe, after.catalog, after, self.log_position)
         with limit_threads(n_threads):
             update = self.recipe.update if isinstance(self.recipe, SupportsUpdates) else self.recipe.refine  # type: ignore[attr-defined]
             scorer = update(self.scorer, after, change)
-        return Recommender(scorer, self.recipe, after.catalog, after)
+        return Recommender(scorer, self.recipe, after.catalog, after, self.log_position)
 
     def scores(self, events: Interactions, *, n_threads: int | None = None) -> np.ndarray:
         """Return dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""
@@ -460,7 +470,9 @@ class Recommender:
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of safetensors and JSON, atomically; `gr.load` reads it."""
         facts, arrays = self.scorer.save()
-        saved = SavedModel(self.recipe.to_json(), self.scorer.name, facts, arrays, self.catalog, self.histories)
+        saved = SavedModel(
+            self.recipe.to_json(), self.scorer.name, facts, arrays, self.catalog, self.histories, self.log_position
+        )
         save_model_folder(path, saved)
 
 
@@ -481,4 +493,4 @@ def load_model(path: str | Path, *, private: bool = False) -> Recommender:
         scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
         require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
         recipe = MODELS.find(saved.recipe["name"])(**params_of_json(saved.recipe))
-        return Recommender(scorer, recipe, saved.catalog, saved.histories)
+        return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.log_position)

@@ -41,6 +41,8 @@ class SavedModel:
         What the scorer's `save` returned.
     catalog, histories
         The items, and the users' interactions if the model has them.
+    log_position
+        The number of the last record of an event log that the model has learned.
     """
 
     recipe: dict[str, Any]
@@ -49,6 +51,7 @@ class SavedModel:
     scorer_arrays: dict[str, np.ndarray]
     catalog: Catalog
     histories: Interactions | None
+    log_position: int = 0
 
 
 def save_model_folder(path: str | Path, model: SavedModel) -> None:
@@ -57,6 +60,7 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
     if name is not None:
         raise Inaccurate(f"finite numbers in the model's {name}", "NaN or infinity", "Fit it with a higher l2 or in float64")
     facts = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
+    facts |= {"log_position": model.log_position} if model.log_position else {}
     arrays = {f"{SCORER_PREFIX}{name}": array for name, array in model.scorer_arrays.items()}
     ids = catalog_ids(model.catalog)
     if model.histories is None:
@@ -83,7 +87,9 @@ def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[Sa
             name.removeprefix(SCORER_PREFIX): array for name, array in arrays.items() if name.startswith(SCORER_PREFIX)
         }
         require_finite(scorer_arrays)
-        yield SavedModel(facts["recipe"], facts["scorer"], facts["scorer_facts"], scorer_arrays, catalog, histories)
+        position = facts.get("log_position", 0)
+        require_content(type(position) is int and position >= 0, "the number of a record as log_position")
+        yield SavedModel(facts["recipe"], facts["scorer"], facts["scorer_facts"], scorer_arrays, catalog, histories, position)
 
 
 def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]]) -> Interactions:

@@ -231,7 +231,7 @@ class ServedModel:
             with SCORING_LOCK:
                 expanded = next(steps)
             time.sleep(LOCK_PAUSE)
-        self.model = Recommender(expanded, self.model.recipe, self.catalog, self.model.histories)
+        self.model = Recommender(expanded, self.model.recipe, self.catalog, self.model.histories, self.model.log_position)
 
 
 def users_per_slice(n_items: int) -> int:
