@@ -69,7 +69,7 @@ def test_a_sum_of_scorers_is_a_scorer(examples):
 
 def test_weights_expanded_for_serving_are_saved_as_what_they_came_from(tmp_path):
     model = gr.EASE().fit(EVENTS)
-    *_, expanded = DenseWeights.expand(model.scorer)
+    expanded = DenseWeights.expand(model.scorer)
     served = gr.Recommender(expanded, model.recipe, model.catalog, model.histories)
     np.testing.assert_allclose(served.scores(EVENTS), model.scores(EVENTS), rtol=1e-4, atol=1e-5)
     served.save(tmp_path / "model")

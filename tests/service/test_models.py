@@ -85,7 +85,7 @@ def test_words_are_found_without_case_and_accents():
 
 def test_expanded_weights_give_the_same_scores(models):
     stored = models["edlae"].scorer
-    *_, expanded = DenseWeights.expand(stored)
+    expanded = DenseWeights.expand(stored)
     histories = models["edlae"].histories.matrix[:70]
     assert np.array_equal(expanded.rows, stored.weights())
     for n in (1, 70):

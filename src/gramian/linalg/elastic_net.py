@@ -82,7 +82,7 @@ def solve_batch(
     return csr_from_sorted(row, members[row, slot], values[row, slot], (len(items), n))
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def descend_coordinates(members, values, active, diagonal, l1, l2, non_negative, buffer, n, block):  # type: ignore[no-untyped-def]
     # Coordinate descent on the active set of each regression, from its current coefficients. Returns whether all converged.
     converged = np.ones(len(active), np.bool_)

@@ -48,7 +48,7 @@ def column_costs(indptr, indices, n):  # type: ignore[no-untyped-def]
     return cost
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def accumulate(buffer, begin, n, width, indptr, indices, data, column_ptr, column_rows, column_data, chunks):  # type: ignore[no-untyped-def]
     # Column j of the lower half is the sum of x_uj · x_u[j:] over the users u of item j. It gathers in a buffer that
     # stays in cache, and is written once, to one run of memory. `buffer` holds the stored half from its element `begin` on.

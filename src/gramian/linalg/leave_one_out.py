@@ -196,7 +196,7 @@ def bound_epsilon(H, delta):  # type: ignore[no-untyped-def]
     return bound
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def solve_users(v, w, inflation, m_error, indptr, items, x, known, delta, buffer, n, block):  # type: ignore[no-untyped-def]
     # v, w, inflation = 1/(1 − h), and m_error = ε/(1 − ε): a bound on the relative error of diag(δ) as M, or infinity
     for u in prange(len(indptr) - 1):
@@ -244,7 +244,7 @@ def evaluate_sensitivity(s, d, constants):  # type: ignore[no-untyped-def]
     return abs(b / (b + constants[4]))
 
 
-@njit(parallel=True, cache=True, fastmath={"contract"})
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
 def score_panel(  # type: ignore[no-untyped-def]
     sums, m_share, indptr, compact, columns, x, packed, v, w, delta, inflation, p_ii, s, has_one_user, first, constants
 ):
@@ -288,7 +288,7 @@ def score_panel(  # type: ignore[no-untyped-def]
                 m_share[r, u] = max(m_share[r, u], q[c] / d[c] * evaluate_sensitivity(s_without, d[c], family))
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def rescore_candidates(  # type: ignore[no-untyped-def]
     out, users, columns, indptr, items, x, v, w, delta, inflation, m_error, p_ii, s, has_one_user, constants, buffer, n, block
 ):

@@ -26,7 +26,7 @@ def nearest_neighbours(x: sp.csr_array, a: np.ndarray, b: np.ndarray, shrinkage:
     return csr_from_sorted(np.nonzero(is_neighbour)[0], columns[is_neighbour], values[is_neighbour], (n, n))
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def select_neighbours(columns, values, indptr, indices, data, item_ptr, users, item_data, a, b, shrinkage):  # type: ignore[no-untyped-def]
     n = len(columns)
     n_chunks = min(n, 256)

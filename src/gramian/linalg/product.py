@@ -43,9 +43,11 @@ def inverse_panels(
         yield first, sums[:, : matrix.n - first]
 
 
-def expand_rows(rows: np.ndarray, first: int, matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> None:
-    """Write the rows first, first + 1, ... of W = A · diag(factor) + diag(diagonal) into `rows`."""
-    expand_rows_kernel(rows, first, matrix.buffer, matrix.n, matrix.width, factor, diagonal)
+def expand_rows(matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+    """Return the rows of W = A · diag(factor) + diag(diagonal). It uses one thread, so that other kernels may run beside it."""
+    rows = np.empty((matrix.n, matrix.n), matrix.dtype)
+    expand_rows_kernel(rows, matrix.buffer, matrix.n, matrix.width, factor, diagonal)
+    return rows
 
 
 def row_panels(histories: sp.csr_array, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -114,22 +116,22 @@ def accumulate_rows(total, indices, data, packed, start, stop):  # type: ignore[
             total[c] += weight * row[c]
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def pack_panel(packed, touched, first, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
     for t in prange(len(touched)):
         pack_row(packed[t], touched[t], first, buffer, n, block, factor, diagonal)
 
 
-@njit(parallel=True, cache=True, nogil=True)
-def expand_rows_kernel(rows, start, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True)
+def expand_rows_kernel(rows, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
     # in square tiles, so that every cache line of a column is read once for all rows of a tile
-    for group in prange((len(rows) + PANEL - 1) // PANEL):
+    for top in range(0, n, PANEL):
         for first in range(0, n, PANEL):
-            for r in range(group * PANEL, min(len(rows), (group + 1) * PANEL)):
-                pack_row(rows[r, first : first + PANEL], start + r, first, buffer, n, block, factor, diagonal)
+            for r in range(top, min(n, top + PANEL)):
+                pack_row(rows[r, first : first + PANEL], r, first, buffer, n, block, factor, diagonal)
 
 
-@njit(parallel=True, cache=True, fastmath={"contract"})
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
 def multiply_packed(sums, indptr, indices, data, packed):  # type: ignore[no-untyped-def]
     for u in prange(len(indptr) - 1):
         total = np.zeros(PANEL, sums.dtype)
@@ -138,7 +140,7 @@ def multiply_packed(sums, indptr, indices, data, packed):  # type: ignore[no-unt
             sums[u, c] = total[c]
 
 
-@njit(parallel=True, cache=True, fastmath={"contract"})
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
 def multiply_few(scores, indptr, indices, data, touched, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
     for panel in prange((n + PANEL - 1) // PANEL):
         first = panel * PANEL
@@ -180,7 +182,7 @@ def multiply_rows_kernel(sums, indptr, indices, data, rows, first):  # type: ign
         sums[u, left : left + size] = total
 
 
-@njit(parallel=True, cache=True, fastmath={"contract"})
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
 def multiply_sparse_kernel(out, indptr, indices, data, right):  # type: ignore[no-untyped-def]
     width = out.shape[1]
     for row in prange(len(indptr) - 1):
@@ -193,7 +195,7 @@ def multiply_sparse_kernel(out, indptr, indices, data, right):  # type: ignore[n
                     total[c] += weight * strip[c]
 
 
-@njit(parallel=True, cache=True, fastmath={"contract"})
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
 def multiply_gram_kernel(out, bounds, indptr, indices, data, right):  # type: ignore[no-untyped-def]
     # out[t] = x_tᵀ · x_t · right, for the rows x_t of each thread
     width = right.shape[1]

@@ -131,7 +131,7 @@ def dot_product(a, b):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@njit(parallel=True, cache=True, nogil=True, fastmath=FASTMATH)
 def shared_kernel(out, values, order, n_groups, indptr, indices, data, factors, spectrum, total, by_row, by_column, unused):  # type: ignore[no-untyped-def]
     width = factors.shape[1]
     for group in prange(n_groups):
@@ -155,7 +155,7 @@ def shared_kernel(out, values, order, n_groups, indptr, indices, data, factors, 
             values[row] = value
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@njit(parallel=True, cache=True, nogil=True, fastmath=FASTMATH)
 def conjugate_gradient_kernel(  # type: ignore[no-untyped-def]
     out, values, order, n_groups, indptr, indices, data, factors, spectrum, total, by_row, by_column, steps
 ):
@@ -318,7 +318,7 @@ def solve_long_row(solution, right, diagonal, a, factors, columns, weights, targ
     return -dot_product(solution, right) if is_definite else np.nan
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@njit(parallel=True, cache=True, nogil=True, fastmath=FASTMATH)
 def cholesky_kernel(  # type: ignore[no-untyped-def]
     out, values, order, n_groups, indptr, indices, data, factors, spectrum, total, by_row, by_column, longest
 ):
@@ -348,7 +348,7 @@ def cholesky_kernel(  # type: ignore[no-untyped-def]
                 values[row] = solve_long_row(p, right, diagonal, a, factors, columns, w, t)
 
 
-@njit(parallel=True, cache=True, fastmath=FASTMATH)
+@njit(parallel=True, cache=True, nogil=True, fastmath=FASTMATH)
 def subspace_kernel(out, values, order, n_groups, indptr, indices, data, factors, spectrum, total, by_row, by_column, size):  # type: ignore[no-untyped-def]
     width, dtype = factors.shape[1], factors.dtype
     zero = dtype.type(0)

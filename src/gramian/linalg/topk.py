@@ -165,7 +165,7 @@ def push_panel(scores, columns, panel, first, indptr, indices, allowed):  # type
                     push_heap(scores[u], columns[u], row[c], first + c)
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def push_scaled_panel(scores, columns, panel, factors, first, indptr, indices):  # type: ignore[no-untyped-def]
     for u in prange(panel.shape[0]):
         row = panel[u]
@@ -184,7 +184,7 @@ def push_scaled_panel(scores, columns, panel, factors, first, indptr, indices): 
                         worst = scores[u, model, last]
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True, cache=True, nogil=True)
 def sort_heaps(scores, columns):  # type: ignore[no-untyped-def]
     # heapsort: the worst of each heap moves to its end
     for u in prange(scores.shape[0]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,6 @@ from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, mu
 from gramian.linalg.sparse import scale_columns
 from gramian.linalg.symmetric import DTYPES, PANEL, Symmetric
 from gramian.validation import is_number
-
-ROWS_PER_EXPANSION = 8 * PANEL
 
 
 class SymmetricWeights(Scorer):
@@ -162,15 +160,9 @@ class DenseWeights(Scorer):
         return weights.n_items**2 * weights.inverse.dtype.itemsize
 
     @staticmethod
-    def expand(weights: InverseWeights) -> Iterator[DenseWeights | None]:
-        """Compute some rows at a time, so that requests can be answered in between: yield None until it is done."""
-        n = weights.n_items
-        rows = np.empty((n, n), weights.inverse.dtype)
-        for first in range(0, n, ROWS_PER_EXPANSION):
-            chunk = rows[first : first + ROWS_PER_EXPANSION]
-            expand_rows(chunk, first, weights.inverse, -weights.factor, weights.diagonal)
-            yield None
-        yield DenseWeights(weights, rows)
+    def expand(weights: InverseWeights) -> DenseWeights:
+        """Compute W. Other threads can score meanwhile."""
+        return DenseWeights(weights, expand_rows(weights.inverse, -weights.factor, weights.diagonal))
 
     def panels(self, histories: sp.csr_array) -> Panels:
         return row_panels(histories, self.rows)

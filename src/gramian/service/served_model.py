@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-import time
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
+from numba import threading_layer  # type: ignore[attr-defined]
 
 from gramian.core.ranking import Exclusions
 from gramian.core.recommender import Recommender
@@ -25,8 +26,7 @@ from gramian.service.json_ids import JsonId, JsonIds
 if TYPE_CHECKING:  # models are loaded while Pydantic and FastAPI are still being imported
     from gramian.service.schemas import BatchRequest, ExplainRequest, HistoryRequest, ListOptions, RecommendRequest
 
-SCORING_LOCK = threading.Lock()  # kernels use every core, and some of them cannot run beside others
-LOCK_PAUSE = 0.001  # seconds between steps that hold the lock, so that waiting requests can take it
+SCORING_LOCK = threading.Lock()  # of work that uses every core: two of them at once would be slower than one after the other
 SCORES_PER_SLICE = 1_280_000  # of a batch: about 10 ms on two cores; smaller slices cost up to half of the throughput
 MAX_USERS_PER_SLICE = 64  # each user takes time in Python, too
 
@@ -54,7 +54,8 @@ class ServedModel:
     def recommend(self, request: RecommendRequest) -> dict[str, Any]:
         """Return the list of a user, of a history, or of a user with further items."""
         histories, unknown = self.model.encode_histories([self._history(request)])
-        (ranked,) = self._rank(histories, unknown, request.k, self._allowed(request), request.exclude_seen)
+        allowed = self._allowed(request)
+        (ranked,) = self._rank(histories, unknown, request.k, allowed, request.exclude_seen, one_core_lock())
         return {"model": self.name, **ranked}
 
     def recommend_batch(self, request: BatchRequest) -> Iterator[list[dict[str, Any]]]:
@@ -98,8 +99,9 @@ class ServedModel:
         k: int = 10,
         allowed: np.ndarray | None = None,
         exclude_seen: bool = True,
+        lock: AbstractContextManager[Any] = SCORING_LOCK,
     ) -> list[dict[str, Any]]:
-        with SCORING_LOCK, np.errstate(over="ignore", invalid="ignore"):  # of enormous weights; see encode_json
+        with lock, np.errstate(over="ignore", invalid="ignore"):  # of enormous weights; see encode_json
             ranked = self.model.recommend_rows(histories, k, allowed, Exclusions(exclude_seen), unknown=unknown)
         all_titles = ranked.titles or repeat(None, len(ranked))
         rows = zip(ranked.items, all_titles, ranked.scores, ranked.unknown or (), ranked.fallback or (), strict=True)
@@ -144,7 +146,7 @@ class ServedModel:
     def similar(self, item: JsonId, k: int) -> dict[str, Any]:
         """Return the k items most similar to an item."""
         id = self.items.find(item)
-        with SCORING_LOCK:
+        with one_core_lock():
             ranked = self.model.similar_items(id, k)
         similar = self._items_json(ranked.items[0], ranked.titles[0] if ranked.titles else None, ranked.scores[0])
         return {"model": self.name, "item": self.items.encode([id])[0], "items": similar}
@@ -152,7 +154,7 @@ class ServedModel:
     def explain(self, request: ExplainRequest) -> dict[str, Any]:
         """Return what each history item adds to the score of an item, strongest first."""
         item, history = self.items.find(request.item), self._history(request)
-        with SCORING_LOCK:
+        with one_core_lock():
             explanation = self.model.explain(history, item)
         ids, titles = list(explanation), explanation.titles
         contributions = self._items_json(
@@ -225,13 +227,9 @@ class ServedModel:
         stored = self.model.scorer
         if type(stored) is not InverseWeights or DenseWeights.n_bytes(stored) > available_bytes() / 2:
             return
-        steps = DenseWeights.expand(stored)
-        expanded = None
-        while expanded is None:
-            with SCORING_LOCK:
-                expanded = next(steps)
-            time.sleep(LOCK_PAUSE)
-        self.model = Recommender(expanded, self.model.recipe, self.catalog, self.model.histories, self.model.log_position)
+        self.model = Recommender(
+            DenseWeights.expand(stored), self.model.recipe, self.catalog, self.model.histories, self.model.log_position
+        )
 
 
 def users_per_slice(n_items: int) -> int:
