@@ -22,6 +22,7 @@ from gramian.cli.model_options import add_parameter_flags
 from gramian.cli.recommend import explain_command, factors_command, recommend_command, similar_command
 from gramian.cli.render import COMPILE_WATCH, note, out, print_text
 from gramian.cli.serve import serve_command
+from gramian.cli.verify import verify_command
 from gramian.core.registry import load_plugins
 from gramian.errors import GramianError
 from gramian.progress import DISPLAY
@@ -52,6 +53,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {  # name → function an
     ),
     "report": (report_command, "gramian report --journal benchmark.jsonl --out report"),
     "serve": (serve_command, "gramian serve my-model my-other-model --port 8000, then open http://127.0.0.1:8000"),
+    "verify": (verify_command, "gramian verify receipt.json my-model --user 17"),
     "datasets": (datasets_command, "gramian datasets"),
 }
 

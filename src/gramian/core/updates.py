@@ -79,3 +79,12 @@ class SupportsDecay(Protocol):
         """Return the recipe with its penalty times factor², and its scorer for `after`: interactions of `factor` times the
         weight."""
         ...
+
+
+@runtime_checkable
+class SupportsVerification(Protocol):
+    """A recipe that can tell from a scorer and its interactions how far the scorer is from a new fit."""
+
+    def residual(self, scorer: Any, histories: Interactions) -> float:
+        """Return the largest residual of the equations that a fit on these interactions solves; inf for another model."""
+        ...

@@ -30,6 +30,7 @@ from gramian.io.locks import lock_descriptor
 from gramian.io.temporary import resolve_destination
 
 LOG_FORMAT = 1
+CHECKSUM_DIGITS = 16  # hexadecimal
 MAX_RECORD_BYTES = 1 << 24  # of a line; a request has at most half of it
 MAX_KEYS = 100_000  # idempotency keys that are remembered after compaction
 Event = tuple[Any, Any, float]  # user, item, weight; ids as JSON has them
@@ -61,7 +62,7 @@ class LogRecord:
 class _LogState:
     """What a process knows of the file: how far it has read, and what it found."""
 
-    inode: int = -1
+    version: bytes = b""  # checksum of the first line: another one after compaction
     offset: int = 0  # bytes that were read
     base: int = 0  # number of the last record that compaction dropped
     records: list[LogRecord] = field(default_factory=list)
@@ -153,8 +154,9 @@ class EventLog:
 
     def read(self, after: int) -> list[LogRecord]:
         """Return the records after a number, those of other processes included."""
-        self.refresh()
-        return self.state.records[max(after - self.state.base, 0) :]
+        with self._locked() as file:
+            self._read_new(file)
+            return self.state.records[max(after - self.state.base, 0) :]
 
     def refresh(self) -> None:
         """Read what other processes have appended."""
@@ -164,7 +166,8 @@ class EventLog:
     def pending(self, after: int) -> tuple[int, float]:
         """Return the number of events and deletions after a record that this process has seen, and the seconds that the
         oldest of them has waited."""
-        waiting = self.state.records[max(after - self.state.base, 0) :]
+        state = self.state  # another thread may replace it
+        waiting = state.records[max(after - state.base, 0) :]
         n_events = sum(len(record.events) + len(record.forget) for record in waiting)
         return n_events, max(time.time() - waiting[0].time, 0.0) if waiting else 0.0
 
@@ -196,12 +199,12 @@ class EventLog:
                     return
 
     def _read_new(self, file: BinaryIO) -> None:
-        status = os.fstat(file.fileno())
-        if status.st_ino != self.state.inode or status.st_size < self.state.offset:
-            self.state = _LogState(inode=status.st_ino)
-        if status.st_size == self.state.offset:
+        size, version = os.fstat(file.fileno()).st_size, os.pread(file.fileno(), CHECKSUM_DIGITS, 0)
+        if version != self.state.version or size < self.state.offset:
+            self.state = _LogState(version)
+        if size == self.state.offset:
             return
-        content = os.pread(file.fileno(), status.st_size - self.state.offset, self.state.offset)
+        content = os.pread(file.fileno(), size - self.state.offset, self.state.offset)
         os.fsync(file.fileno())  # another process may have been killed before it did: what is read must not vanish later
         *lines, torn = content.split(b"\n")
         for at, line in enumerate(lines):
@@ -252,7 +255,7 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 def checksum_line(text: bytes) -> bytes:
     """Return 64 bits of BLAKE2b in hexadecimal digits."""
-    return blake2b(text, digest_size=8).hexdigest().encode("ascii")
+    return blake2b(text, digest_size=CHECKSUM_DIGITS // 2).hexdigest().encode("ascii")
 
 
 def hash_key(key: str) -> str:

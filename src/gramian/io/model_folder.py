@@ -59,7 +59,7 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
     name = find_non_finite(model.scorer_arrays)
     if name is not None:
         raise Inaccurate(f"finite numbers in the model's {name}", "NaN or infinity", "Fit it with a higher l2 or in float64")
-    facts = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
+    facts: dict[str, Any] = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
     facts |= {"log_position": model.log_position} if model.log_position else {}
     arrays = {f"{SCORER_PREFIX}{name}": array for name, array in model.scorer_arrays.items()}
     ids = catalog_ids(model.catalog)

@@ -24,7 +24,7 @@ from gramian.linalg.inverse import invert
 from gramian.linalg.sparse import normalise_rows
 from gramian.linalg.symmetric import Symmetric
 from gramian.models.autoencoders import RDLAE
-from gramian.models.full_rank import add_penalty, update_for_users, weights_from_inverse
+from gramian.models.full_rank import add_penalty, update_for_users, weights_from_inverse, weights_residual
 from gramian.models.parameters import dropout_param, l2_param, max_diagonal_param
 from gramian.models.scorers import InverseWeights, ScorerSum
 
@@ -92,3 +92,12 @@ class DAN(GramRecipe):
         if inverse is None:
             return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), dtype)  # type: ignore[return-value]
         return self.scorer_from_inverse(inverse, popularity)
+
+    def residual(self, scorer: ScorerSum, histories: Interactions) -> float:
+        """Return the residual of the inverse, as for other full-rank autoencoders."""
+        (weights,) = scorer.scorers
+        assert isinstance(weights, InverseWeights)
+        s = histories.popularity.astype(np.float64)
+        expected = weights_from_inverse(weights.inverse, s, self.coefficients)
+        rows = normalise_rows(histories.matrix, self.user_power, weights.inverse.dtype.type)
+        return weights_residual(weights, expected, rows, s, self)

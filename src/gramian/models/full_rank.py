@@ -7,6 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -29,6 +30,13 @@ from gramian.progress import track
 
 ROWS_PER_UPDATE = 512  # rank of one Woodbury update
 REFIT_SHARE = 0.5  # an update of higher rank than this share of the items costs more than a new inverse
+
+
+class HasCoefficients(Protocol):
+    """A recipe that is one `Coefficients` object."""
+
+    @property
+    def coefficients(self) -> Coefficients: ...
 
 
 class LinearAutoencoder(GramRecipe):
@@ -91,6 +99,21 @@ class LinearAutoencoder(GramRecipe):
         inverse = scorer.inverse.copy()
         inverse.buffer /= inverse.dtype.type(factor**2)
         return faded, weights_from_inverse(inverse, squared_column_norms(after.matrix), faded.coefficients)
+
+    def residual(self, scorer: InverseWeights, histories: Interactions) -> float:
+        """Return the largest entry of |P(Av) − v| for a few random v, scaled to a unit diagonal of A."""
+        s = squared_column_norms(histories.matrix)
+        return weights_residual(scorer, weights_from_inverse(scorer.inverse, s, self.coefficients), histories.matrix, s, self)
+
+
+def weights_residual(
+    weights: InverseWeights, expected: InverseWeights, x: sp.csr_array, s: np.ndarray, recipe: HasCoefficients
+) -> float:
+    """Return the residual of the inverse of XᵀX + diag(Λ), Λ made of s; inf if factor or diagonal are not those of P."""
+    pairs = ((weights.factor, expected.factor), (weights.diagonal, expected.diagonal))
+    if not all(np.allclose(found, right, rtol=1e-3, atol=1e-6) for found, right in pairs):
+        return float("inf")
+    return inverse_residual(weights.inverse, x, squared_column_norms(x), recipe.coefficients.penalty(s))
 
 
 def add_penalty(matrix: Symmetric, coefficients: Coefficients, s: np.ndarray | None = None) -> np.ndarray:

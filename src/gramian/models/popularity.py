@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gramian.core.params import configurable
 from gramian.core.recipe import Recipe
 from gramian.core.updates import RowChange
@@ -19,3 +21,7 @@ class Popularity(Recipe):
     def update(self, scorer: GlobalScores, after: Interactions, change: RowChange) -> GlobalScores:
         """Return the popularity after the change."""
         return GlobalScores(after.popularity)
+
+    def residual(self, scorer: GlobalScores, histories: Interactions) -> float:
+        """Return the largest difference from the counts."""
+        return float(np.abs(scorer.values - histories.popularity).max(initial=0))

@@ -10,6 +10,8 @@ MAX_BATCH_SIZE = 1_000  # users, and histories, of one batch
 MAX_HISTORY_LENGTH = 2_000  # items of one history
 MAX_LIST_LENGTH = 500  # k
 MAX_FILTER_LENGTH = 10_000  # ids or tags of one filter
+MAX_EVENTS = 10_000  # of one request
+MAX_KEY_LENGTH = 200  # characters of an idempotency key
 
 StrictId = StrictInt | StrictStr
 Weight = Annotated[float, Field(gt=0, lt=3e38, allow_inf_nan=False)]  # float32
@@ -72,6 +74,50 @@ class HistoryRequest(StrictRequest):
     model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
     user: StrictId = Field(description="A user the model was fitted on")
     k: StrictInt = Field(100, ge=1, le=MAX_LIST_LENGTH, description="How many items to return at most")
+
+
+class SentEvent(BaseModel):  # other fields are ignored, as in WeightedItem
+    user: StrictId
+    item: StrictId
+    weight: Weight = 1.0
+
+
+class EventsRequest(StrictRequest):
+    model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
+    events: Annotated[list[SentEvent], Field(fail_fast=True)] = Field(
+        min_length=1, max_length=MAX_EVENTS, description="What users did: user, item, and a weight if the model has weights"
+    )
+    key: StrictStr | None = Field(
+        None,
+        max_length=MAX_KEY_LENGTH,
+        description="Idempotency key: a request with a key that was acknowledged before changes nothing. Use no personal data",
+    )
+
+
+class EventsResponse(BaseModel):
+    model: str
+    number: int = Field(
+        description="Number of the record in the log; the model has learned it once its log_position is as high"
+    )
+    is_new: bool = Field(description="Whether it was appended now; false if its key was acknowledged before")
+    pending: int = Field(description="Events and deletions that wait for the next update")
+
+
+class ForgetResponse(BaseModel):
+    """The receipt for forgetting."""
+
+    format: int
+    salt: str
+    users: list[str] = Field(description="Salted hashes of the forgotten user ids")
+    interactions: int = Field(description="How many interactions were removed")
+    recipe: dict[str, Any]
+    before: str = Field(description="Hash of the model's folder before")
+    after: str = Field(description="Hash of the model's folder now")
+    histories: str = Field(description="Fingerprint of the remaining interactions")
+    residual: float = Field(description="Largest residual of the equations that a new fit solves")
+    bound: float = Field(description="The residual that a new fit may have")
+    time: str = Field(description="When the deletion was asked for")
+    seconds: float
 
 
 class TitledItem(BaseModel):
@@ -153,6 +199,7 @@ class ModelInfo(BaseModel):
     titles: bool = Field(description="Whether items have titles")
     tags: list[str]
     loaded: str = Field(description="When the model was loaded")
+    log_position: int = Field(description="Number of the last record of its event log that the model has learned")
     failed: str | None = Field(description="Why a newer version on disk is not served")
 
 

@@ -208,6 +208,7 @@ class ServedModel:
             "titles": self.catalog.titles is not None,
             "tags": sorted(self.catalog.columns_by_tag),
             "loaded": self.loaded.isoformat(timespec="seconds"),
+            "log_position": self.model.log_position,
         }
 
     def warm_up(self, n_users: int = 1) -> None:
@@ -230,6 +231,14 @@ class ServedModel:
         self.model = Recommender(
             DenseWeights.expand(stored), self.model.recipe, self.catalog, self.model.histories, self.model.log_position
         )
+
+
+def one_core_lock() -> AbstractContextManager[Any]:
+    """Return what work on one core must hold: nothing, unless Numba's threads serve one caller at a time."""
+    try:
+        return SCORING_LOCK if threading_layer() == "workqueue" else nullcontext()
+    except ValueError:  # no kernel has run yet
+        return SCORING_LOCK
 
 
 def users_per_slice(n_items: int) -> int:
