@@ -26,6 +26,7 @@ from gramian.experiments.plots import (
 
 PICTURES = RESULTS.parents[1] / "docs" / "pictures"
 RANK_TABLE = "landscape-ml-1m"  # the table whose curves by rank are drawn
+BIAS_TABLE, BIAS_DATA = "filters-validation", "amazon-beauty-m1"  # whose accuracy is drawn against popularity bias
 OURS, THEIRS = SERIES_COLOURS[:2]
 Row = dict[str, Any]
 
@@ -44,16 +45,20 @@ def draw_quality_by_rank(file: Path) -> None:
 def draw_popularity_bias(file: Path) -> None:
     """Draw accuracy against the share of the lists that the most popular items take, a point for each model."""
     fits = {row["key"]: row for row in rows("papers") if row["kind"] == "fit" and row.get("popularity")}
-    cells = [row for row in rows("papers") if row["kind"] == "cell" and row["table"] == RANK_TABLE and row["fit"] in fits]
-    require(cells, "fits with a breakdown by popularity in papers.jsonl")
-    metric = "ndcg@100"
-    with new_figure(AXES_HEIGHT + legend_height([cell["model"] for cell in cells])) as (figure, (axes,)):
-        for position, cell in enumerate(cells):
-            fit, marker = fits[cell["fit"]], MARKERS[position % len(MARKERS)]
-            colour = SERIES_COLOURS[position % len(SERIES_COLOURS)]
-            axes.plot(fit["popularity"][-1]["listed"], fit["metrics"][metric], marker, color=colour, label=cell["model"])
+    newest = {
+        (row["data"], row["model"]): fits[row["fit"]]
+        for row in rows("papers")
+        if row["kind"] == "cell" and row["table"] == BIAS_TABLE and row.get("fit") in fits
+    }
+    models = {model: fit for (data, model), fit in newest.items() if data == BIAS_DATA}
+    require(models, f"fits of {BIAS_TABLE} on {BIAS_DATA} with a breakdown by popularity in papers.jsonl")
+    metric = "ndcg@20"
+    with new_figure(AXES_HEIGHT + legend_height(models)) as (figure, (axes,)):
+        for position, (model, fit) in enumerate(models.items()):
+            marker, colour = MARKERS[position % len(MARKERS)], SERIES_COLOURS[position % len(SERIES_COLOURS)]
+            axes.plot(fit["popularity"][-1]["listed"], fit["metrics"][metric], marker, color=colour, label=model)
         axes.grid(alpha=0.3)
-        label_axes(figure, axes, "share of the lists that the most popular items take", f"{metric}, ml-1m")
+        label_axes(figure, axes, "share of the lists that the most popular items take", f"{metric}, {BIAS_DATA}")
         save_figure(figure, file)
 
 

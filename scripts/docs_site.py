@@ -52,8 +52,8 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "data": (
         "Data",
         {
-            "gramian": ["read", "Interactions", "Catalog", "Split"],
-            "gramian.data.split": ["strong", "weak", "leave_last", "temporal", "published"],
+            "gramian": ["read", "Interactions", "Catalog", "Features", "Split"],
+            "gramian.data.split": ["strong", "weak", "leave_last", "temporal", "cold_items", "published"],
             "gramian.data.datasets": ["load", "names"],
         },
     ),
@@ -77,7 +77,17 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     ),
     "evaluation": (
         "Evaluation",
-        {"gramian": ["evaluate", "Report", "compare", "ModelComparison", "leave_one_user_out", "Metric"]},
+        {
+            "gramian": [
+                "evaluate",
+                "evaluate_by_popularity",
+                "Report",
+                "compare",
+                "ModelComparison",
+                "leave_one_user_out",
+                "Metric",
+            ]
+        },
     ),
     "tuning": ("Tuning", {"gramian": ["tune", "Search", "rank_path", "RankPath", "epoch_path", "EpochPath"]}),
     "gradient": (

@@ -178,3 +178,24 @@ def top_k(scores, seen, k):
         left = [item for item in range(scores.shape[1]) if not seen[user, item]]
         lists.append(sorted(left, key=scores[user].__getitem__, reverse=True)[:k])
     return lists
+
+
+def cease(X, F, weights, l2, columns=None):
+    """EASE on the interactions with the features below them, each as a user: rows √weight · Fᵀ."""
+    return ease(np.vstack([X, np.sqrt(weights)[:, None] * F.T]), l2, columns)
+
+
+def add_ease(X, F, share, l2, feature_l2):
+    """The weighted sum of two EASE models, one of the interactions and one with the features as users."""
+    return (1 - share) * ease(X, l2) + share * ease(F.T, feature_l2)
+
+
+def l3ae(X, C, lam_x, lam_kd, columns=None):
+    """argmin ‖X − XB‖² + lam_x ‖B‖² + lam_kd ‖B − C‖², diag(B) = 0: each item is regressed on all the others."""
+
+    def column(i):
+        others = np.delete(X, i, 1)
+        system = others.T @ others + (lam_x + lam_kd) * np.eye(others.shape[1])
+        return np.insert(np.linalg.solve(system, others.T @ X[:, i] + lam_kd * np.delete(C[:, i], i)), i, 0)
+
+    return by_column(X.shape[1], columns, column)

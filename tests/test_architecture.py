@@ -107,14 +107,16 @@ def test_no_top_level_name_is_defined_in_two_modules():
 
 
 PUBLIC = {
-    "ADMMEDLAE", "ALSEDLAE", "BSPM", "Blend", "Catalog", "ChebyCF", "Cholesky", "ConjugateGradient", "DAN", "DEQL", "DLAE",
-    "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath", "Explanation",
-    "GFCF", "Gram", "IALS", "Interactions", "ItemKNN", "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression",
+    "ADMMEDLAE", "ALSEDLAE", "AddEASE", "BSPM", "Blend", "CEASE", "Catalog", "ChebyCF", "Cholesky", "ConjugateGradient",
+    "DAN", "DEQL", "DLAE", "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath",
+    "Explanation", "FeatureIALS", "Features", "GFCF", "Gram", "IALS", "Interactions", "ItemKNN", "L3AE", "LRR", "LowRankDLAE",
+    "LowRankEDLAE", "LowRankRegression",
     "MODELS", "Metric", "ModelComparison", "NuclearNormMF",
     "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RP3beta", "RankPath",
     "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SVDAE", "Search", "Split",
     "SteckUpdates", "Subspace", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets", "epoch_path", "equivalent",
-    "errors", "evaluate", "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "split", "tune",
+    "errors", "evaluate", "evaluate_by_popularity", "gradient", "leave_one_user_out", "load", "rank_path", "read",
+    "register", "split", "tune",
 }  # fmt: skip
 INTERNAL = {"version", "load_model"}  # imported to be used in an __init__.py
 
@@ -149,7 +151,17 @@ def test_public_names_have_a_docstring_that_names_their_parameters(name, value):
 
 
 def public_methods():
-    for cls in (gr.Interactions, gr.Catalog, gr.Gram, gr.Recommender, gr.Recommendations, gr.Explanation, gr.Report, gr.Split):
+    for cls in (
+        gr.Interactions,
+        gr.Catalog,
+        gr.Features,
+        gr.Gram,
+        gr.Recommender,
+        gr.Recommendations,
+        gr.Explanation,
+        gr.Report,
+        gr.Split,
+    ):
         for name, member in inspect.getmembers(cls):
             if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
                 yield f"{cls.__name__}.{name}", member

@@ -16,9 +16,11 @@ from gramian.core.results import Recommendations as Recommendations
 from gramian.data import datasets as datasets
 from gramian.data import split as split
 from gramian.data.catalog import Catalog as Catalog
+from gramian.data.features import Features as Features
 from gramian.data.interactions import Interactions as Interactions
 from gramian.data.read import read as read
 from gramian.data.split import Split as Split
+from gramian.evaluation.breakdown import evaluate_by_popularity as evaluate_by_popularity
 from gramian.evaluation.comparison import ModelComparison as ModelComparison
 from gramian.evaluation.comparison import compare as compare
 from gramian.evaluation.evaluate import evaluate as evaluate

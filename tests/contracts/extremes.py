@@ -52,6 +52,12 @@ def draw_weights(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
     return x * 10.0 ** rng.uniform(-15, 15, x.shape)
 
 
+def draw_features(rng: np.random.Generator, events: gr.Interactions) -> gr.Features:
+    """Random vectors, of one magnitude, as features of the items: some are 0, and some are repeated."""
+    vectors = rng.standard_normal((events.n_items, 3)) * (rng.random((events.n_items, 1)) < 0.9)
+    return gr.Features.of(vectors * float(rng.choice(MAGNITUDES)), items=events.items.tolist())
+
+
 def draw_value(rng: np.random.Generator, field: Any, value: Any) -> Any:
     """A parameter's value at or near an end of its range, or far out; its default if it is not a number."""
     if isinstance(value, bool | str | tuple | Configurable) or value is None or field.name in SIZES:
@@ -83,6 +89,7 @@ def run_case(model: type[Configurable], seed: int) -> str:
             warnings.simplefilter("ignore", expected)
         try:
             events = gr.Interactions.of(weighted)
+            events = events.with_features(draw_features(rng, events))
             recipe = draw_recipe(rng, model)
             fitted = recipe.fit(events, dtype=str(dtype))
             assert np.isfinite(fitted.scores(events)).all()

@@ -10,11 +10,13 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 import gramian as gr
 from gramian.data.synthetic import clustered
 
 OTHERS = {"NuclearNormMF": {"l2": 25.0}}  # it chooses its rank, and the estimate is for a small one
-USERS, ITEMS, INTERACTIONS = 3_000, 2_000, 60_000
+USERS, ITEMS, INTERACTIONS, FEATURES = 3_000, 2_000, 60_000, 64
 
 
 def resident_bytes(line):
@@ -30,9 +32,15 @@ def peak_of(job):
     return resident_bytes("VmHWM") - before
 
 
+def describe(events):
+    """The events with features of their items, for models that learn from them."""
+    vectors = np.random.default_rng(0).standard_normal((events.n_items, FEATURES))
+    return events.with_features(gr.Features.of(vectors, items=events.items.tolist()))
+
+
 def main(names):
     warnings.simplefilter("ignore")
-    events, tiny = clustered(USERS, ITEMS, INTERACTIONS), clustered(400, 300, 9_000)
+    events, tiny = (describe(clustered(*sizes)) for sizes in ((USERS, ITEMS, INTERACTIONS), (400, 300, 9_000)))
     for name in names:
         model = gr.MODELS.find(name)
         epochs = {"n_epochs": 2} if "n_epochs" in model().params else {}

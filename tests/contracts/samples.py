@@ -9,6 +9,7 @@ from gramian.data.synthetic import clustered
 
 EVENTS = clustered(120, 60, 2_400, n_tastes=5).with_titles({item: f"Title {item}" for item in range(60)})
 EVENTS = EVENTS.with_tags({item: ["even" if item % 2 == 0 else "odd"] for item in range(60)})
+EVENTS = EVENTS.with_features(gr.Features.of_catalog(EVENTS.catalog))
 SMALL = {"rank": 6, "n_epochs": 2, "hidden": 16, "batch_size": 64}
 OTHERS = {"l2": {"RG2": 0.05, "RG2ALS": 0.05, "RGX": 0.05, "RG2NewtonCG": 0.05, "RegularizedPCA": 1.0, "NuclearNormMF": 2.0}}
 

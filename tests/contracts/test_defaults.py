@@ -21,7 +21,9 @@ def splits():
 
     def split_of(name):
         if name not in made:
-            split = gr.split.strong(gr.datasets.load(name, **DATA[name]).k_core(20), seed=0)
+            events = gr.datasets.load(name, **DATA[name]).k_core(20)
+            events = events.with_features(gr.Features.of_catalog(events.catalog, tags=events.tags is not None, titles=True))
+            split = gr.split.strong(events, seed=0)
             made[name] = split, gr.evaluate(gr.Popularity().fit(split.train), split, [METRIC])[METRIC]
         return made[name]
 

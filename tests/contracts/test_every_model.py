@@ -6,6 +6,7 @@ import sys
 from dataclasses import FrozenInstanceError
 
 import numpy as np
+import polars as pl
 import pytest
 
 import gramian as gr
@@ -116,6 +117,8 @@ def test_a_saved_model_is_the_same_model(model, tmp_path):
     assert (loaded.items, loaded.users) == (fit.items, fit.users)
     assert (list(loaded.catalog.titles), list(loaded.catalog.tags)) == (list(fit.catalog.titles), list(fit.catalog.tags))
     np.testing.assert_array_equal(loaded.catalog.popularity, fit.catalog.popularity)
+    assert loaded.catalog.features.is_encoded_like(fit.catalog.features)
+    assert loaded.catalog.features.fingerprint == fit.catalog.features.fingerprint
     np.testing.assert_allclose(loaded.scores(EVENTS), fit.scores(EVENTS), rtol=1e-5, atol=1e-6)
 
 
@@ -142,6 +145,18 @@ def test_capabilities_are_what_it_can_do(model, refused):
         similar = fit.similar_items(item, k=5)
         assert item not in similar.items[0]
         assert np.isfinite(similar.scores[0]).all()
+
+
+def test_it_takes_new_items_if_it_learns_from_features_and_says_why_not_otherwise(model, refused):
+    fit = fitted(model)
+    new = gr.Features.of(pl.DataFrame({"item_id": [1000], "tags": [["even"]]}), like=EVENTS.catalog.features)
+    if model.needs_features:
+        grown = fit.add_items(new)
+        assert grown.recommend_for([[0, 2, 4]], k=1, allow=[1000]).items == [[1000]]
+        assert list(grown.explain([0, 2, 4], 1000).features) == ["tags: even"]
+    else:
+        with refused(gr.errors.NotSupported, "features"):
+            fit.add_items(new)
 
 
 def test_a_gram_gives_the_same_model(model):

@@ -8,6 +8,8 @@ import pytest
 from scipy.stats import ttest_rel
 
 import gramian as gr
+from gramian.evaluation.comparison import correct_p_values
+from gramian.evaluation.report import Comparison
 
 USERS = list(range(400))
 RNG = np.random.default_rng(0)
@@ -32,10 +34,28 @@ def test_models_are_ordered_and_compared_with_the_best():
     assert comparison.best == order[0]
     assert set(comparison.behind) == set(order[1:])
     best = REPORTS[comparison.best].per_user["ndcg@20"]
-    for name, paired in comparison.behind.items():
-        values = REPORTS[name].per_user["ndcg@20"]
-        assert paired.p_value == pytest.approx(ttest_rel(values, best).pvalue)
+    for factor, name in ((2, "worst"), (1, order[1])):  # Holm's factors: the smaller p-value of two is doubled
+        paired, values = comparison.behind[name], REPORTS[name].per_user["ndcg@20"]
+        assert paired.p_value == pytest.approx(factor * ttest_rel(values, best).pvalue)
         assert paired.difference == pytest.approx((values - best).mean())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_corrected_p_values_are_those_of_the_definition(seed):
+    p_values = np.random.default_rng(seed).random(6) ** 3
+    tests = {f"model {n}": Comparison("ndcg@20", -0.1, 0.01, p) for n, p in enumerate(p_values)}
+    corrected = correct_p_values(tests | {"one user": Comparison("ndcg@20", 0, 0, float("nan"))})
+    assert np.isnan(corrected["one user"].p_value)
+    for n, p_value in enumerate(p_values):
+        naive = max((1 + sum(p_values > smaller)) * smaller for smaller in p_values if smaller <= p_value)
+        assert corrected[f"model {n}"].p_value == pytest.approx(min(1, naive))
+
+
+def test_a_single_test_needs_no_correction_and_equal_ones_stay_equal():
+    test = Comparison("ndcg@20", -0.1, 0.01, 0.04)
+    assert correct_p_values({}) == {}
+    assert correct_p_values({"a": test}) == {"a": test}
+    assert {c.p_value for c in correct_p_values({"a": test, "b": test}).values()} == {0.08}
 
 
 def test_a_winner_needs_significance():

@@ -29,7 +29,9 @@ def lists():
     liked[:, 0] = True  # everybody has a target
     targets = sp.csr_array(liked.astype(np.float32))
     popularity = rng.integers(0, 30, 40)
-    return RankedLists(columns, find_hits(columns, targets), np.diff(targets.indptr), catalog_of(popularity), 100), targets
+    return RankedLists(
+        columns, find_hits(columns, targets), np.diff(targets.indptr), catalog_of(popularity), 100, targets
+    ), targets
 
 
 TREC = {"precision": "P", "recall": "recall", "ndcg": "ndcg_cut", "hit_rate": "success", "map": "map_cut"}
@@ -59,7 +61,7 @@ def test_mrr_agrees_with_trec_on_cut_lists(lists):
 def by_hand() -> RankedLists:
     columns = np.array([[4, 2, 0], [1, -1, -1]], np.int32)
     targets = sp.csr_array(np.array([[1, 0, 1, 1, 0], [0, 0, 0, 0, 1]], np.float32))
-    return RankedLists(columns, find_hits(columns, targets), np.array([3, 1]), catalog_of([7, 3, 1, 0, 15]), 15)
+    return RankedLists(columns, find_hits(columns, targets), np.array([3, 1]), catalog_of([7, 3, 1, 0, 15]), 15, targets)
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,8 @@ def by_hand() -> RankedLists:
         ("mrr", 3, [1 / 2, 0]),
         ("map", 3, [(1 / 2 + 2 / 3) / 3, 0]),
         ("ndcg", 3, [(1 / np.log2(3) + 1 / 2) / (1 + 1 / np.log2(3) + 1 / 2), 0]),
+        ("debiased_recall", 3, [(1 + 7**-1.5) / (2 + 7**-1.5), 0]),  # an item without users weighs as much as one with one
+        ("debiased_recall", 2, [1 / (2 + 7**-1.5), 0]),
         ("novelty", 3, [(0 + 3 + 1) / 3, 2]),
         ("popularity", 3, [(15 + 1 + 7) / 3, 3]),
     ],

@@ -43,6 +43,13 @@ def test_breakdowns_are_those_of_a_naive_count():
         assert row["targets"] == len(targets)
         assert row["found"] == pytest.approx(len(targets & listed) / max(len(targets), 1))
         assert row["listed"] == pytest.approx(len(listed) / columns.size)
+        gains = []
+        for u, user in enumerate(users):
+            wanted = {item for target_user, item in targets if target_user == user}
+            if wanted:
+                gain = sum(1 / np.log2(rank + 2) for rank, c in enumerate(columns[u]) if split.train.items[c] in wanted)
+                gains.append(gain / sum(1 / np.log2(rank + 2) for rank in range(min(len(wanted), columns.shape[1]))))
+        assert row["ndcg"] == pytest.approx(np.mean(gains))
 
 
 def test_users_with_equally_many_items_are_one_group():

@@ -12,7 +12,8 @@ from gramian.data.synthetic import clustered
 from gramian.experiments.claims import judge_claims
 from gramian.experiments.experiment import Claim, Curve, Experiment, ModelEntry, papers
 from gramian.experiments.markdown import JournalTables, fill_template
-from gramian.experiments.runner import Benchmark
+from gramian.experiments.report import write_report
+from gramian.experiments.runner import Benchmark, compares_with_published
 from small_experiments import DATA, EDLAE, EVENTS, POPULARITY, table
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +52,29 @@ def test_tables_have_the_figures_of_the_journal(tmp_path, fits):
     assert [line.split("|")[2].strip() for line in by_rank.splitlines()[2:]] == [f"{value:.4f}" for value in values]
     assert "| IALS | 0." in epochs
     assert claims == f"- It is so. **Holds.** {ours[1]:.4f} is high."
+
+
+def test_published_models_come_after_those_that_were_ranked(tmp_path, fits):
+    other = ModelEntry("Other", published={"some": (0.5, float("nan"))})
+    experiment = table(EDLAE, POPULARITY, other)
+    bench = Benchmark(tmp_path / "j.jsonl")
+    tables = JournalTables(bench, [experiment])
+    assert "Not run yet" in tables.ranking("table", "some")
+    assert "Not run yet" in tables.long_tail("table", "some")
+    cells = bench.run(experiment)
+    assert not compares_with_published(cells)
+    ranking = tables.ranking("table", "some").splitlines()[2:]
+    assert [line.split("|")[1].strip() for line in ranking] == ["EDLAE", "Popularity", "Other"]
+    assert ranking[-1].split("|")[2:4] == [" 0.5000 ", "  "]
+    assert ranking[-1].endswith("| published only |")
+    lines = tables.long_tail("table", "some").splitlines()
+    groups = cells[0].fit["popularity"]
+    assert f"of items with {groups[0]['from']} to {groups[0]['to']} users" in lines[0]
+    assert lines[2].split("|")[1:-1] == [" EDLAE ", *(f" {g['ndcg']:.4f} " for g in groups), f" {groups[-1]['listed']:.1%} "]
+    page = write_report(bench, [experiment], tmp_path / "out").read_text()
+    assert "behind the best in ndcg@20" in page
+    assert "<td>0.5000</td>" in page
+    assert compares_with_published(bench.cells_of(table(replace(EDLAE, published={"some": (0.5, 0.25)}))))
 
 
 def test_a_tuned_curve_is_chosen_on_validation_and_tested(tmp_path):

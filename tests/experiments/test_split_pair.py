@@ -15,7 +15,7 @@ from gramian.experiments.experiment import (
     make_split_pair,
 )
 from gramian.experiments.runner import Benchmark
-from small_experiments import EASE, EVENTS, pairs, table
+from small_experiments import DATA, EASE, EVENTS, pairs, table
 
 
 @pytest.mark.parametrize("name", ["strong", "weak"])
@@ -54,6 +54,19 @@ def test_a_split_is_reduced_to_its_most_popular_items():
     assert pairs(reduced.target) == {(user, item) for user, item in pairs(whole.target) if item in popular and user in users}
     assert (np.diff(reduced.target.matrix.indptr) > 0).all()
     assert (np.diff(reduced.fold_in.matrix.indptr) > 0).all()
+
+
+def test_a_search_on_some_users_has_a_sample_of_them_with_all_their_items():
+    whole = DATA.load_splits().search
+    sampled = replace(DATA, search_users=10).load_splits()
+    assert sampled.test.fingerprint == DATA.load_splits().test.fingerprint
+    assert sampled.search.train.fingerprint == whole.train.fingerprint
+    users = sampled.search.target.users.tolist()
+    assert len(users) == 10
+    assert sampled.search.fold_in.users.tolist() == users
+    for part, of in ((sampled.search.target, whole.target), (sampled.search.fold_in, whole.fold_in)):
+        assert pairs(part) == {(user, item) for user, item in pairs(of) if user in users}
+    assert replace(DATA, search_users=10**6).load_splits().search.fingerprint == whole.fingerprint
 
 
 def test_a_published_split_is_searched_within_its_training_part(shared_data):

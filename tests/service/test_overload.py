@@ -8,14 +8,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from numba import threading_layer
 from starlette.responses import Response
 
-from gramian.service import endpoints, work_queue
+from gramian.service import endpoints, served_model, work_queue
 from gramian.service.app import create_app
 from gramian.service.middleware.body_limits import BodyLimitMiddleware, BodyLimits
-from gramian.service.served_model import ServedModel
+from gramian.service.model_registry import read_kernels
+from gramian.service.served_model import SCORING_LOCK, ServedModel, one_core_lock
 from service.helpers import TIMEOUT, connect, encode_request, expect_error, expect_ok, read_to_end, run_app, wait_until
 
+read_kernels()  # so that Numba's kind of threads is known
 JSON = {"content-type": "application/json"}
 HOSTILE = {
     "null histories": ("/recommend/batch", json.dumps({"histories": [[None] * 1_300] * 1_000})),
@@ -182,6 +185,19 @@ def test_a_single_request_goes_before_the_rest_of_a_batch(folders, monkeypatch):
         assert not batch.done()
         gate.is_open.set()
         assert len(expect_ok(batch.result())["lists"]) == 1_000
+
+
+@pytest.mark.skipif(threading_layer() == "workqueue", reason="Numba's threads serve one caller at a time here")
+def test_a_single_request_is_answered_while_a_batch_is_scored(folders):
+    with run_app(create_app(folders[:1])) as client, SCORING_LOCK:
+        expect_ok(client.post("/recommend", json={"history": [260]}))
+        expect_ok(client.post("/explain", json={"history": [260], "item": 1}))
+        expect_ok(client.get("/similar", params={"item": "260"}))
+
+
+def test_a_single_request_waits_where_threads_serve_one_caller(monkeypatch):
+    monkeypatch.setattr(served_model, "threading_layer", lambda: "workqueue")
+    assert one_core_lock() is SCORING_LOCK
 
 
 def test_a_damaged_journal_is_told_without_its_path(folders, tmp_path):

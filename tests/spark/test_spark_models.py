@@ -157,6 +157,14 @@ def test_what_a_cluster_cannot_do_is_refused(spark_events, local_events, tmp_pat
         gr.spark.recommend(model, spark_events, 0)
 
 
+@pytest.mark.parametrize("recipe", [gr.RG2ALS(rank=8, n_epochs=3), gr.IALS(rank=8, n_epochs=3)])
+def test_the_objective_is_that_of_one_machine_and_is_watched(recipe, spark_events, local_events, monkeypatch):
+    objectives = []
+    monkeypatch.setattr("gramian.spark.als.require_convergence", lambda objective, *_: objectives.append(objective))
+    gr.spark.fit(recipe, spark_events)
+    np.testing.assert_allclose(objectives, [epoch.objective for epoch in recipe.epochs(local_events)], rtol=1e-4)
+
+
 def test_errors_of_tasks_are_raised_as_themselves(spark_events, refused):
     with refused(Inaccurate, mentioning="positive definite"):
         gr.RGX(rank=20, l2=0, interaction=spark_events.n_items, n_epochs=2).fit(spark_events)

@@ -19,7 +19,7 @@ from gramian.evaluation.metrics import DEFAULT_METRICS
 from gramian.experiments import report as reports
 from gramian.experiments.experiment import EXPERIMENT_SPLITS, EventsData, Experiment, ModelEntry, find_experiment, papers
 from gramian.experiments.markdown import fill_template
-from gramian.experiments.runner import Benchmark, Cell
+from gramian.experiments.runner import Benchmark, Cell, compares_with_published
 from gramian.linalg.threads import limit_threads
 
 COMPARED_MODELS = ["popularity", "ease", "edlae", "ials", "rg2"]  # on your own data, if --models is left out
@@ -133,7 +133,7 @@ def print_benchmark(benchmark: Benchmark, experiment: Experiment, cells: list[Ce
     for data in experiment.data:
         data_cells = [cell for cell in cells if cell.data == data.name]
         if data_cells:
-            if any(cell.published for cell in data_cells):
+            if compares_with_published(data_cells):
                 out.print(published_table(experiment, data_cells))
                 if any(cell.best_on_test for cell in data_cells):
                     print_text(reports.EXPLANATION_OF_AS_PUBLISHED)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gramian.cli.feature_options import FeatureSource, add_feature_options
 from gramian.cli.item_options import example_item
 from gramian.cli.model_options import ModelSpec, format_recipe, parse_recipes
 from gramian.cli.options import (
@@ -36,9 +37,11 @@ ENGINES = ("local", "spark")
 
 
 @add_source_options
+@add_feature_options
 def fit_command(
     *,
     source: EventSource,
+    feature_source: FeatureSource,
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to write the model to.")] = Path("model"),
     model: ModelSpec = "edlae",
     title: TitleColumn = None,
@@ -72,6 +75,8 @@ def fit_command(
     else:
         refuse_options("--engine local", {"--master": master})
         events = source.read_events(title, tags, titles)
+    features = feature_source.read_features(events, source.item, source.tag_separator)
+    events = events if features is None else feature_source.attach(events, features)
     facts = {
         "recipe": recipe.to_json(),
         "users": events.n_users,
@@ -89,6 +94,7 @@ def fit_command(
     announce(f"fitting {format_recipe(recipe)}")
     with MeasuredCost() as cost:
         fitted = recipe.fit(events, dtype=dtype, scratch=scratch, n_threads=n_threads)
+        fitted = fitted if features is None else feature_source.add_cold_items(fitted, features)
     fitted.save(out_folder)
     if scratch and engine == "local":
         clear_checkpoints(Path(scratch))

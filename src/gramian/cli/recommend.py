@@ -12,7 +12,7 @@ from gramian.cli.item_options import ItemRules, add_rule_options, parse_user, re
 from gramian.cli.options import AsJson, ExcludeSelf, ListLength, SavedModelFolder, Threads, refuse_options
 from gramian.cli.render import out, print_explanation, print_json, print_recommendations, print_text, recommendation_table
 from gramian.core.recommender import Recommender, load_model
-from gramian.core.results import Recommendations
+from gramian.core.results import Explanation, Recommendations
 from gramian.data.catalog import Catalog
 from gramian.errors import InvalidInput
 from gramian.io.table_file import require_table_path, write_table
@@ -127,7 +127,7 @@ def explain_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain the score of an item: how much each item of a history adds to it."""
+    """Explain the score of an item: how much each item of a history, and each feature of the item, adds to it."""
     if bool(user) == bool(history):
         raise InvalidInput("--user or --history", "both" if user else "neither", "Pass one of them")
     if k is not None:
@@ -145,12 +145,16 @@ def explain_command(
         others = sum(list(explanation.values())[len(rows) :])
         facts = {"item": item_id} | ({"title": title_of(fitted, item_id)} if fitted.catalog.titles else {})
         facts |= {"score": explanation.score, "contributions": rows, "others": others}
+        facts |= {"features": explanation.features} if explanation.features else {}
         print_json(facts | {"unknown": explanation.unknown})
         return
     if explanation.unknown:
         print_text(f"ignored, because the model does not know them: {', '.join(map(str, explanation.unknown))}")
     print_text(f"{title_of(fitted, item_id)}: score {explanation.score:.3f}, the sum of")
     print_explanation(explanation, n=k or SHOWN_CONTRIBUTIONS)
+    if explanation.features:
+        print_text(f"by features of the item; from interactions {explanation.from_interactions:+.3f}")
+        print_explanation(Explanation(explanation.features), n=k or SHOWN_CONTRIBUTIONS)
 
 
 def factors_command(

@@ -122,6 +122,7 @@ class EpochRecipe(Recipe):
         """
         require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
         self.require_trainable(events, events.is_binary)
+        self.require_features(events.catalog)
         parsed_dtype = parse_dtype(dtype)
         require_memory(self.fit_bytes(events, parsed_dtype), f"training {self} on {events}", "Choose a lower rank")
         return self._epochs(events, parsed_dtype, None if scratch is None else Path(scratch), repeat_last, n_threads)
@@ -140,6 +141,8 @@ class EpochRecipe(Recipe):
         folder.mkdir(parents=True, exist_ok=True)
         with lock_folder(folder):
             key = {"recipe": self.resume_key(), "events": events.fingerprint, "dtype": np.dtype(dtype).name}
+            if self.needs_features and events.catalog.features is not None:
+                key["features"] = events.catalog.features.fingerprint
             checkpoint = load_latest_checkpoint(folder, key)
             if checkpoint is None:
                 yield from self._train(events, self.initial_state(events, dtype), 0, (folder, key), n_threads)

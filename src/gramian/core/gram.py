@@ -15,7 +15,7 @@ from gramian.data.catalog import Catalog
 from gramian.data.ids import Index
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
-from gramian.io.catalog import catalog_ids, read_catalog
+from gramian.io.catalog import catalog_ids, feature_arrays, read_catalog
 from gramian.io.damage import report_damage, require_content, require_finite
 from gramian.io.folder import read_folder, write_folder
 from gramian.linalg.gram import write_gram
@@ -149,6 +149,7 @@ class Gram:
         facts = {"n": self.n_items, "width": self.matrix.width, "n_users": self.n_users, "is_binary": self.is_binary}
         facts |= self.powers._asdict()
         arrays = {"gram": self.matrix.buffer, "popularity": self.catalog.popularity.astype(np.int64)}
+        arrays |= feature_arrays(self.catalog)
         write_folder(path, "gram", facts, arrays, catalog_ids(self.catalog))
 
     @staticmethod
@@ -164,7 +165,7 @@ class Gram:
             if "popularity" not in arrays:  # written by version 0.1
                 require_content(is_binary and not any(powers), "a Gram with its items' popularity: compute it again")
                 arrays["popularity"] = matrix.diagonal().astype(np.int64)
-            catalog = read_catalog(arrays["popularity"], ids)
+            catalog = read_catalog(arrays["popularity"], ids, arrays)
             require_content(len(catalog) == matrix.n, "an id for every item")
             return Gram(matrix, catalog, int(facts["n_users"]), is_binary, powers)
 

@@ -21,7 +21,7 @@ from gramian.errors import InvalidInput
 from gramian.validation import is_number
 
 C = TypeVar("C", bound="Configurable")
-MAX_SHOWN_VALUES = 8  # of a parameter with one value for each factor
+MAX_SHOWN_VALUES = 8  # of a parameter with a list of values
 MAX_SPEC_LENGTH = 1000  # characters; the text of a spec is cut off here before it is parsed
 
 
@@ -33,7 +33,7 @@ def param(
     below: float = inf,
     at_most: float = inf,
     choices: tuple[Any, ...] | Mapping[str, Any] = (),
-    per_factor: bool = False,
+    one_per: str = "",
     tries: tuple[Any, ...] = (),
     free: bool = False,
     like: Any = None,
@@ -49,8 +49,8 @@ def param(
         What the parameter does, in a phrase for `help()` and the command line.
     at_least, below, at_most
         The range of a number.
-    per_factor
-        Whether a list with one number for each factor is accepted too.
+    one_per
+        What a list may have one number for each of, such as "factor"; only a single number is accepted if left out.
     tries
         The values that a search tries, from low to high; the default alone if left out.
     free
@@ -59,7 +59,7 @@ def param(
         A value of the parameter's type where the default is None.
     """
     constraint = {"about": about, "at_least": at_least, "below": below, "at_most": at_most}
-    constraint |= {"choices": choices, "per_factor": per_factor}
+    constraint |= {"choices": choices, "one_per": one_per}
     example = default if like is None else like
     return field(default=default, metadata=constraint | {"tries": tries or (default,), "free": free, "like": example})
 
@@ -76,8 +76,8 @@ def _coerce(value: Any, example: Any, limits: Mapping[str, Any]) -> Any:
         return value if value in limits["choices"] else None
     if isinstance(example, Configurable):
         return parse_configurable(value, choice_classes(limits["choices"]))
-    if limits["per_factor"] and isinstance(value, list | tuple | np.ndarray):
-        values = tuple(_coerce(v, example, {**limits, "per_factor": False}) for v in value)
+    if limits["one_per"] and isinstance(value, list | tuple | np.ndarray):
+        values = tuple(_coerce(v, example, {**limits, "one_per": ""}) for v in value)
         return values if values and None not in values else None
     if not (is_number(value) and limits["at_least"] <= value < limits["below"] and value <= limits["at_most"]):
         return None
@@ -108,7 +108,7 @@ def describe_constraint(field_: Field[Any]) -> str:
     high = f" below {limits['below']:g}" if limits["below"] < inf else ""
     high = f" at most {limits['at_most']:g}" if limits["at_most"] < inf else high
     high = f" and{high}" if low and high else high
-    many = ", or a list with one for each factor" if limits["per_factor"] else ""
+    many = f", or a list with one for each {limits['one_per']}" if limits["one_per"] else ""
     return f"{number}{low}{high}{many}{none}"
 
 

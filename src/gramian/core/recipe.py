@@ -22,6 +22,8 @@ from gramian.core.params import Configurable, params_equal
 from gramian.core.recommender import Recommender
 from gramian.core.registry import MODELS
 from gramian.core.scorer import Scorer
+from gramian.data.catalog import Catalog
+from gramian.data.features import Features
 from gramian.data.interactions import Interactions
 from gramian.errors import Diverged, Inaccurate, InvalidInput, NotSupported, PrecisionWarning
 from gramian.linalg.inverse import column_size, pivot_size
@@ -57,6 +59,7 @@ class Recipe(Configurable, ABC):
 
     registry = MODELS
     needs_binary: ClassVar[bool] = False  # whether the mathematics holds for 0/1 interactions only
+    needs_features: ClassVar[bool] = False  # whether it learns from features of the items
 
     def fit(
         self,
@@ -120,6 +123,13 @@ class Recipe(Configurable, ABC):
             do = "Read the events with min_value=... instead of value=..., or choose a model that takes weights"
             raise InvalidInput(f"0/1 interactions for {type(self).__name__}", "weights", do)
 
+    def require_features(self, catalog: Catalog) -> Features | None:
+        """Return the features of the items; refuse items without features where the model learns from them."""
+        if self.needs_features and catalog.features is None:
+            do = "Attach them: events.with_features(gr.Features.of(table, tags='genres')), --features on the command line"
+            raise InvalidInput(f"features of the items for {type(self).__name__}", "none", do)
+        return catalog.features
+
     def estimate(self, events: Interactions, *, dtype: str | type = "float32", scratch: str | Path | None = None) -> Estimate:
         """Count the memory and disk space that `fit` with the same arguments would need."""
         require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
@@ -174,6 +184,7 @@ class GramRecipe(Recipe):
             expected = f"a Gram with {self.gram_powers} for {type(self).__name__}"
             raise InvalidInput(expected, str(gram.powers), f"Make it: gr.Gram.of(events, {self.gram_powers})")
         self.require_binary(gram.is_binary)
+        self.require_features(gram.catalog)
         if not np.isfinite(gram.matrix.diagonal()).all():  # no entry is larger than the largest on the diagonal
             expected = f"weights whose squares sum up within the range of {gram.matrix.dtype}"
             raise Inaccurate(expected, "larger ones", "Rescale the weights, or use float64")
@@ -184,6 +195,7 @@ class GramRecipe(Recipe):
 
     def compute_gram(self, events: Interactions, dtype: type) -> Gram:
         """Compute the Gram after checking that the fit has the memory it needs."""
+        self.require_features(events.catalog)
         require_memory(
             self.fit_bytes(events, dtype),
             f"fitting {events.n_items:,} items in {np.dtype(dtype)}",

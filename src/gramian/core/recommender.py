@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from gramian.core.histories import Histories, History, encode_histories
 from gramian.core.params import format_value, params_of_json
 from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels, rank_blocks
 from gramian.core.registry import MODELS, SCORERS
-from gramian.core.results import Explanation, Recommendations
+from gramian.core.results import Explanation, Influence, Recommendations
 from gramian.core.scorer import (
     Scorer,
     SupportsExplanations,
@@ -22,8 +22,16 @@ from gramian.core.scorer import (
     SupportsWeights,
     require_capability,
 )
-from gramian.core.updates import RowChange, SupportsDecay, SupportsRefinement, SupportsUpdates
+from gramian.core.updates import (
+    RowChange,
+    SupportsDecay,
+    SupportsInfluence,
+    SupportsItemFeatures,
+    SupportsRefinement,
+    SupportsUpdates,
+)
 from gramian.data.catalog import Catalog
+from gramian.data.features import Features
 from gramian.data.frames import render_html
 from gramian.data.ids import as_id_list
 from gramian.data.interactions import Interactions
@@ -39,6 +47,8 @@ from gramian.validation import is_number, require_instance, require_whole_number
 
 if TYPE_CHECKING:
     from gramian.core.recipe import Recipe
+
+CANDIDATES_PER_USER = 4  # users whose influence is computed, for each that is returned
 
 
 class Recommender:
@@ -261,7 +271,8 @@ class Recommender:
     def explain(self, history: History, item: Any) -> Explanation:
         """Return the contribution of each history item to the score of `item`, which is their sum.
 
-        Items that the model does not know add nothing and are returned in `.unknown`.
+        Items that the model does not know add nothing and are returned in `.unknown`. A model that learns from features of the
+        items also returns what each feature of `item` contributed, in `.features`.
         """
         row, (unknown,) = self.encode_histories([history])
         columns, column = row.indices, self.catalog.column(item)
@@ -273,7 +284,102 @@ class Recommender:
             dict(zip(ids, contributions[order].tolist(), strict=True)),
             None if titles is None else dict(zip(ids, titles, strict=True)),
             unknown,
+            self._explain_features(columns, row.data, column),
         )
+
+    def influence(self, history: History, item: Any, limit: int = 10) -> Influence:
+        """Return the training users and events that carry the score of `item` for a history, by leaving each of them out.
+
+        The scores without a user or an event are exact: those of a model fitted without it. The candidates are the users who
+        are most strongly tied to both the history and the item, to first order; four times as many as asked for are computed.
+
+        Parameters
+        ----------
+        history
+            Item ids, or a mapping from item id to weight.
+        item
+            The item.
+        limit
+            How many users, and how many events, to return at most.
+
+        Returns
+        -------
+        Influence
+        """
+        histories = self._require_histories()
+        limit = require_whole_number("limit", limit, example=10)
+        if not isinstance(self.recipe, SupportsInfluence):
+            raise NotSupported("a full-rank autoencoder", type(self.recipe).__name__, "Fit EASE or EDLAE, say")
+        row, _ = self.encode_histories([history])
+        score = self.recipe.item_score(self.scorer, histories, row.indices, row.data, self.catalog.column(item))
+        strength = np.abs(score.first_order(histories.matrix))
+        candidates = np.argsort(-strength, kind="stable")[: CANDIDATES_PER_USER * limit]
+        users: dict[Any, float] = {}
+        events: dict[tuple[Any, Any], float] = {}
+        for candidate in candidates[strength[candidates] > 0]:
+            (user,), trained = histories.users[candidate : candidate + 1], histories.matrix[[candidate]]
+            without_user, without_event = score.without_user(trained.indices, trained.data)
+            users[user] = score.value - without_user
+            items = self.catalog.ids[trained.indices]
+            events |= {(user, other): score.value - left for other, left in zip(items, without_event.tolist(), strict=True)}
+        strongest_users = sorted(users, key=lambda user: -abs(users[user]))[:limit]
+        strongest_events = sorted(events, key=lambda event: -abs(events[event]))[:limit]
+        return Influence(
+            score.value, {user: users[user] for user in strongest_users}, {event: events[event] for event in strongest_events}
+        )
+
+    def _explain_features(self, history: np.ndarray, values: np.ndarray, item: int) -> dict[str, float] | None:
+        """Return what each feature of an item adds to its score, strongest first; None where no features are used."""
+        features = self.catalog.features
+        if features is None or not isinstance(self.recipe, SupportsItemFeatures):
+            return None
+        contributions = self.recipe.feature_contributions(self.scorer, features, history, values, item)
+        order = np.argsort(-np.abs(contributions), kind="stable")
+        return {features.names[at]: float(contributions[at]) for at in order if contributions[at]}
+
+    def add_items(
+        self,
+        features: Any,
+        *,
+        items: Iterable[Any] | None = None,
+        item: str | None = None,
+        titles: Mapping[Any, str] | None = None,
+        n_threads: int | None = None,
+    ) -> Recommender:
+        """Return a model that also recommends new items, which nobody has touched, from their features.
+
+        It equals a new fit with these items in the catalog, without a new inverse. This model stays as it is.
+
+        Parameters
+        ----------
+        features
+            The features of the new items: a table or an array like the one that the model's features were made from, or
+            `Features` that were encoded together with these.
+        items, item
+            The ids of the rows of an array, and the column of ids of a table, as in `gr.Features.of`.
+        titles
+            Titles of the new items, as {id: title}.
+        n_threads
+            How many threads to use; all cores if left out.
+        """
+        known = self.catalog.features
+        if known is None or not isinstance(self.recipe, SupportsItemFeatures):
+            got = f"{self.recipe}, which knows an item only by the users who touched it"
+            raise NotSupported("a model that learns from features of the items", got, "Fit CEASE, AddEASE, L3AE or FeatureIALS")
+        added = Features.of(features, items=items, item=item, like=known)
+        repeated = added.items[self.catalog.ids.positions(added.items.tolist()) >= 0]
+        if repeated:
+            got = ", ".join(map(repr, repeated[:5]))
+            raise InvalidInput("items the model does not know", got, "Leave them out: features.take(new_items)")
+        featureless = added.items[np.diff(added.matrix.indptr) == 0]
+        if featureless:
+            got = f"none of {', '.join(map(repr, featureless[:5]))}"
+            raise InvalidInput("a feature that the model knows for every new item", got, "Leave these items out")
+        catalog = self.catalog.append(added, titles)
+        with limit_threads(n_threads):
+            scorer = self.recipe.add_items(self.scorer, known, known.join(added))
+        histories = None if self.histories is None else self.histories.with_catalog(catalog)
+        return Recommender(scorer, self.recipe, catalog, histories, self.log_position)
 
     def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
         """Return a model that has also learned from these new users, equal to a new fit at a fraction of its cost.

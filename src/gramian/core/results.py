@@ -108,12 +108,20 @@ class Explanation(Mapping[Any, float]):
         Item → title, where the model has titles.
     unknown
         The history items that the model does not know, which add nothing.
+    features
+        Feature of the explained item → contribution, strongest first, where the model learns from features. This is the same
+        score taken apart in another way: `features` and `from_interactions` add up to it, too.
     """
 
     def __init__(
-        self, contributions: dict[Any, float], titles: dict[Any, str] | None = None, unknown: Sequence[Any] = ()
+        self,
+        contributions: dict[Any, float],
+        titles: dict[Any, str] | None = None,
+        unknown: Sequence[Any] = (),
+        features: dict[str, float] | None = None,
     ) -> None:
         self.contributions, self.titles, self.unknown = contributions, titles or {}, list(unknown)
+        self.features = features or {}
 
     def __getitem__(self, item: Any) -> float:
         return self.contributions[item]
@@ -129,12 +137,20 @@ class Explanation(Mapping[Any, float]):
         texts = [f"{self.titles.get(item, item)}: {value:+.4f}" for item, value in strongest]
         if len(self) > len(strongest):
             texts.append(f"{len(self) - len(strongest):,} others: {self.score - sum(v for _, v in strongest):+.4f}")
-        return f"Explanation({', '.join(texts)}; score {self.score:.4f})"
+        strongest_features = list(self.features.items())[:MAX_SHOWN_CONTRIBUTIONS]
+        by_feature = ", ".join(f"{name} {value:+.4f}" for name, value in strongest_features)
+        features = f"; by features {by_feature}" if by_feature else ""
+        return f"Explanation({', '.join(texts)}{features}; score {self.score:.4f})"
 
     @property
     def score(self) -> float:
         """The score that the contributions add up to."""
         return float(sum(self.contributions.values()))
+
+    @property
+    def from_interactions(self) -> float:
+        """The part of the score that is not due to features of the item, but to users who touched it."""
+        return self.score - float(sum(self.features.values()))
 
     def frame(self, library: str = "polars") -> Any:
         """Return one row per history item, strongest first: item, title where known, contribution.
@@ -153,4 +169,43 @@ class Explanation(Mapping[Any, float]):
         """The contributions as a table, for notebooks."""
         rows = [(item, self.titles.get(item, ""), f"{value:+.4f}") for item, value in self.items()]
         notes = [f"Ignored, because the model does not know them: {format_some(self.unknown)}"] if self.unknown else []
+        if self.features:
+            by_feature = ", ".join(
+                f"{name} {value:+.4f}" for name, value in list(self.features.items())[:MAX_SHOWN_CONTRIBUTIONS]
+            )
+            notes.append(f"By features of the item: {by_feature}; from interactions {self.from_interactions:+.4f}")
         return render_html(f"Score {self.score:.4f}, the sum of", ["item", "title", "contribution"], rows, notes)
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Which training users and events carry a score: how much of it would be lost without each of them.
+
+    Parameters
+    ----------
+    score
+        The score.
+    users
+        User → score minus the score of a model fitted without the user, largest in size first.
+    events
+        (User, item) → the same without this one event of the user.
+    """
+
+    score: float
+    users: dict[Any, float]
+    events: dict[tuple[Any, Any], float]
+
+    def frame(self, library: str = "polars") -> Any:
+        """Return one row per event, strongest first: user, item, influence.
+
+        Parameters
+        ----------
+        library
+            "polars", "pandas" or "arrow".
+        """
+        columns = {
+            "user": to_series("user", [user for user, _ in self.events]),
+            "item": to_series("item", [item for _, item in self.events]),
+            "influence": list(self.events.values()),
+        }
+        return convert_frame(pl.DataFrame(columns), library)

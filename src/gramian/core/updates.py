@@ -1,4 +1,4 @@
-"""Updates: a fitted model that learns events or forgets users without a new fit."""
+"""What a recipe can do with its fitted scorer: learn events, forget users, and take in items that have features."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramian.core.scorer import Scorer
+from gramian.data.features import Features
 from gramian.data.interactions import Interactions
+from gramian.linalg.influence import ItemScore
 from gramian.linalg.sparse import pad_shape
 
 if TYPE_CHECKING:
@@ -87,4 +89,28 @@ class SupportsVerification(Protocol):
 
     def residual(self, scorer: Any, histories: Interactions) -> float:
         """Return the largest residual of the equations that a fit on these interactions solves; inf for another model."""
+        ...
+
+
+@runtime_checkable
+class SupportsInfluence(Protocol):
+    """A recipe that can tell what a fitted scorer would score without a training user."""
+
+    def item_score(self, scorer: Any, histories: Interactions, history: np.ndarray, values: np.ndarray, item: int) -> ItemScore:
+        """Return the score of an item for a history, in a form from which users and events can be left out."""
+        ...
+
+
+@runtime_checkable
+class SupportsItemFeatures(Protocol):
+    """A recipe that learns from item features, so that it can recommend an item that nobody has touched."""
+
+    def add_items(self, scorer: Any, before: Features, after: Features) -> Scorer:
+        """Return the scorer with new items: those of `after` beyond the items of `before`, which it was fitted on."""
+        ...
+
+    def feature_contributions(
+        self, scorer: Any, features: Features, history: np.ndarray, values: np.ndarray, item: int
+    ) -> np.ndarray:
+        """Return what each feature of an item adds to its score; the rest of the score is due to interactions."""
         ...

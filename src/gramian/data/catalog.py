@@ -1,4 +1,4 @@
-"""What is known of the items: ids, popularity, and titles and tags where the data has them."""
+"""What is known of the items: ids, popularity, and titles, tags and features where the data has them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from gramian.data.features import Features, align_features, merge_features
 from gramian.data.ids import Index, as_id_list
 from gramian.data.suggestions import find_close_texts, find_id_by_text, suggest_ids
+from gramian.data.tags import parse_tags
 from gramian.errors import InvalidInput, UnknownId
 
 
@@ -27,12 +29,15 @@ class Catalog:
         How many users touched each item; zeros if left out.
     titles, tags
         One title, and one tuple of tags such as genres, for each item; None where the data has none.
+    features
+        Features of each item, in the order of the ids; None where the data has none.
     """
 
     ids: Index
     popularity: np.ndarray = None  # type: ignore[assignment]
     titles: Sequence[str] | None = None
     tags: Sequence[tuple[str, ...]] | None = None
+    features: Features | None = None
 
     def __post_init__(self) -> None:
         if self.popularity is None:
@@ -42,7 +47,7 @@ class Catalog:
         return len(self.ids)
 
     def __repr__(self) -> str:
-        known = [name for name, values in (("titles", self.titles), ("tags", self.tags)) if values is not None]
+        known = [name for name in ("titles", "tags", "features") if getattr(self, name) is not None]
         return f"Catalog({len(self):,} items{''.join(f', {name}' for name in known)})"
 
     @property
@@ -176,22 +181,47 @@ class Catalog:
             raise InvalidInput("tags as a mapping from item id to tags", type(tags).__name__, "Pass {id: [tag, ...]}")
         return replace(self, tags=[parse_tags(tags.get(item), separator) for item in self.ids.tolist()])
 
+    def with_features(self, features: Features) -> Catalog:
+        """Return the same items with features, which every item must have and no other item may have."""
+        return replace(self, features=align_features(features, self.ids))
+
     def described_by(self, *others: Catalog) -> Catalog:
-        """Return the same items with the titles and tags that other catalogs have for them; the last one that has one wins."""
+        """Return the same items with what other catalogs know of them: titles, tags and features. The last one wins.
+
+        Features are kept only if they are known for every item, and encoded in the same way.
+        """
         titles = [zip(other.ids.tolist(), other.titles, strict=True) for other in others if other.titles is not None]
         tags = [zip(other.ids.tolist(), other.tags, strict=True) for other in others if other.tags is not None]
         titled = self.with_titles(dict(chain(*titles))) if titles else self
-        return titled.with_tags(dict(chain(*tags))) if tags else titled
+        tagged = titled.with_tags(dict(chain(*tags))) if tags else titled
+        features = merge_features([other.features for other in others if other.features is not None], self.ids)
+        return tagged if features is None else replace(tagged, features=features)
 
     def take(self, columns: np.ndarray) -> Catalog:
         """Return the items at these columns."""
         titles, tags = (
             None if values is None else [values[column] for column in columns] for values in (self.titles, self.tags)
         )
-        return Catalog(self.ids.take(columns), self.popularity[columns], titles, tags)
+        ids = self.ids.take(columns)
+        features = None if self.features is None else self.features.take(ids.tolist())
+        return Catalog(ids, self.popularity[columns], titles, tags, features)
 
+    def append(self, features: Features, titles: Mapping[Any, str] | None = None) -> Catalog:
+        """Return these items followed by new ones, which nobody has touched and which have features.
 
-def parse_tags(tags: str | Iterable[str] | None, separator: str = "|") -> tuple[str, ...]:
-    """Return distinct tags in order, from a list or from text such as "Comedy|Romance"; a single number is a tag, too."""
-    words = tags.split(separator) if isinstance(tags, str) else tags if isinstance(tags, Iterable) else (tags,)
-    return tuple(dict.fromkeys(str(tag).strip() for tag in words if tag is not None and str(tag).strip()))
+        Parameters
+        ----------
+        features
+            The features of the new items, encoded as those of this catalog.
+        titles
+            Their titles, as {id: title}.
+        """
+        assert self.features is not None
+        added = Catalog(features.items).with_titles({} if titles is None else titles)
+        return Catalog(
+            self.ids.union(features.items),
+            np.concatenate([self.popularity, added.popularity]),
+            None if self.titles is None else [*self.titles, *(added.titles or ())],
+            None if self.tags is None else [*self.tags, *((),) * len(added)],
+            self.features.join(features),
+        )

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from gramian.data.catalog import Catalog
 from gramian.data.dates import parse_times
+from gramian.data.features import Features
 from gramian.data.frames import render_html
 from gramian.data.ids import Index, factorize, is_missing
 from gramian.data.numbers import require_finite_numbers, require_weights
@@ -201,8 +202,18 @@ class Interactions:
         """Return the same interactions with tags from {item id: tags}: lists, or text with a separator between the tags."""
         return replace(self, catalog=self.catalog.with_tags(tags, separator))
 
+    def with_features(self, features: Features) -> Interactions:
+        """Return the same interactions with features of their items, made by `gr.Features.of`.
+
+        Parameters
+        ----------
+        features
+            Features of every item and of no other. `features.take(ids)` picks some of a larger table.
+        """
+        return replace(self, catalog=self.catalog.with_features(features))
+
     def described_by(self, *catalogs: Catalog) -> Interactions:
-        """Return the same interactions with the titles and tags that catalogs have for these items; the last one wins."""
+        """Return the same interactions with the titles, tags and features that catalogs have for these items; the last wins."""
         return replace(self, catalog=self.catalog.described_by(*catalogs))
 
     def with_weights(self, weight: str, reference: Interactions | None = None) -> Interactions:
@@ -284,6 +295,11 @@ class Interactions:
         matrix = csr_from_sorted(rows[order], columns[order], self.matrix.data[order], (len(users), len(items)))
         times = None if self.times is None else self.times[order]
         return Interactions(matrix, users, Catalog(items).described_by(self.catalog), times)
+
+    def with_catalog(self, catalog: Catalog) -> Interactions:
+        """Return the same interactions with more items: a catalog that begins with the items of these."""
+        matrix = sp.csr_array((self.matrix.data, self.matrix.indices, self.matrix.indptr), (self.n_users, len(catalog)))
+        return replace(self, matrix=matrix, catalog=catalog)
 
     def join(self, others: Interactions) -> Interactions:
         """Return these users followed by other, different users; items that only the others have come last."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from gramian.data.catalog import Catalog
+from gramian.data.features import Features
 from gramian.data.ids import factorize
 from gramian.data.interactions import Interactions, interactions_from_columns
 from gramian.data.json_lines import count_json_lines, refuse_merged_ids, scan_json_lines
@@ -185,6 +186,22 @@ def read_items(
                 raise InvalidInput(f"a column named {name!r} in {source}", f"columns {', '.join(names)}", do)
         return Columns(user=ids, item=ids, value=None, threshold=None, time=None, title=titles, tags=tags)
 
+    values, columns = read_item_columns(source, choose, encoding)
+    codes, index = factorize(values[columns.item])
+    catalog, rows = Catalog(index), index[codes]
+    if columns.title:
+        pairs = zip(rows, values[columns.title].to_list(), strict=True)
+        catalog = catalog.with_titles({item_id: text for item_id, text in pairs if text is not None})
+    if columns.tags:
+        pairs = zip(rows, values[columns.tags].to_list(), strict=True)
+        catalog = catalog.with_tags({item_id: words for item_id, words in pairs if words is not None}, tag_separator)
+    return catalog
+
+
+def read_item_columns(
+    source: str | Path, choose: Callable[[list[str]], Columns], encoding: str | None
+) -> tuple[dict[str, pl.Series], Columns]:
+    """Read columns of a table of items, and return them with their roles."""
     sources = find_sources(source)
 
     def read_columns() -> tuple[dict[str, pl.Series], Columns]:
@@ -195,13 +212,47 @@ def read_items(
         columns = choose(scan.collect_schema().names())
         return scan.select(columns.distinct).collect().to_dict(), columns
 
-    values, columns = translate_read_errors(source, sources[0].format, read_columns)
-    codes, index = factorize(values[columns.item])
-    catalog, rows = Catalog(index), index[codes]
-    if columns.title:
-        pairs = zip(rows, values[columns.title].to_list(), strict=True)
-        catalog = catalog.with_titles({item_id: text for item_id, text in pairs if text is not None})
-    if columns.tags:
-        pairs = zip(rows, values[columns.tags].to_list(), strict=True)
-        catalog = catalog.with_tags({item_id: words for item_id, words in pairs if words is not None}, tag_separator)
-    return catalog
+    return translate_read_errors(source, sources[0].format, read_columns)
+
+
+def read_features(
+    source: str | Path,
+    item: str | None = None,
+    *,
+    tags: Sequence[str] = (),
+    numbers: Sequence[str] = (),
+    text: Sequence[str] = (),
+    vectors: Sequence[str] = (),
+    tag_separator: str = "|",
+    encoding: str | None = None,
+) -> Features:
+    """Read features of items from a table with one item per row.
+
+    Parameters
+    ----------
+    source
+        A file, glob, folder or address, as in `read`.
+    item
+        The column of item ids. Left out, common names are tried.
+    tags, numbers, text, vectors, tag_separator
+        Names of columns, as in `Features.of`.
+    encoding
+        As in `read`.
+
+    Returns
+    -------
+    Features
+    """
+
+    def choose(names: list[str]) -> Columns:
+        ids, others = item or guess_name(names, ITEM_NAMES), (*tags, *numbers, *text, *vectors)
+        for name in (ids, *others):
+            if names.count(name) != 1:
+                do = "Name the columns of item ids and features"
+                raise InvalidInput(f"a column named {name!r} in {source}", f"columns {', '.join(names)}", do)
+        return Columns(user=ids, item=ids, value=None, threshold=None, time=None, title=None, others=others)
+
+    values, columns = read_item_columns(source, choose, encoding)
+    values.pop(ROW, None)
+    roles = {"tags": tags, "numbers": numbers, "text": text, "vectors": vectors}
+    return Features.of(pl.DataFrame(values), item=columns.item, tag_separator=tag_separator, **roles)

@@ -206,6 +206,49 @@ def temporal(events: Interactions, *, test_from: Any = None, validation_from: An
     return _split_from(train, events.keep(before), events, after, validation)
 
 
+def cold_items(events: Interactions, *, validation: float = 0.1, test: float = 0.1, warm: float = 0.1, seed: int = 0) -> Split:
+    """Hold out whole items, which nobody has touched in training, and a share of every user's other items.
+
+    Parameters
+    ----------
+    events
+        The interactions to split. Their items stay in the catalog with their features, so that a model that learns from
+        features can recommend them; other models cannot tell cold items apart.
+    validation, test
+        The shares of the items that are cold in validation and in test. In training, both are.
+    warm
+        The share of each user's other items that are targets too, at least one: `gr.evaluate_by_popularity` measures cold and
+        other targets separately. At 0 all targets are cold.
+    seed
+        Seed of the random choices.
+
+    Returns
+    -------
+    Split
+        The users who have both known items and targets. Cold items are known items of no user.
+    """
+    matrix = _require_interactions(events).matrix
+    for name, share in (("validation", validation), ("test", test), ("warm", warm)):
+        if share or name == "test":
+            _require_share(name, share)
+    order = np.argsort(hash_pairs(seed, np.arange(events.n_items), 0))
+    n_test, n_validation = (max(1, int(share * events.n_items)) if share else 0 for share in (test, validation))
+    part = np.zeros(events.n_items, np.int64)  # 0 in training, 1 in test, 2 in validation
+    part[order[:n_test]], part[order[n_test : n_test + n_validation]] = 1, 2
+    if not (events.popularity[part == 0] > 0).any():
+        raise InvalidInput("items to train on", "none left", "Lower validation and test")
+    of_entry = part[matrix.indices]
+    is_warm = of_entry == 0
+    if warm:
+        known = events.keep(is_warm)
+        in_test, in_validation = mark_weak_parts(known.matrix, np.arange(events.n_users), warm if validation else 0, warm, seed)
+        of_entry[np.flatnonzero(is_warm)[in_test]] = 1
+        of_entry[np.flatnonzero(is_warm)[in_validation]] = 2
+    train = events.keep(of_entry == 0)
+    validation_split = _split_from(train, train, events, of_entry == 2) if validation else None
+    return _split_from(train, train, events, of_entry == 1, validation_split)
+
+
 def published(train: Interactions | str, test: Interactions | None = None) -> Split:
     """Use published train and test files as they are: two sets of interactions, or the name of a data set that has both.
 

@@ -36,6 +36,8 @@ class Columns:
         Whether rows without a user, item, value or time are dropped instead of refused.
     tag_separator
         What stands between the tags of a text.
+    others
+        Names of further columns to read.
     """
 
     user: str
@@ -49,6 +51,7 @@ class Columns:
     weight: str | None = None
     skip_nulls: bool = False
     tag_separator: str = "|"
+    others: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -100,7 +103,7 @@ class Columns:
     @property
     def needed(self) -> list[str]:
         """The names of all columns that have a role."""
-        names = (self.user, self.item, self.value, self.time, self.title, self.tags)
+        names = (self.user, self.item, self.value, self.time, self.title, self.tags, *self.others)
         return [name for name in names if name is not None]
 
     @property

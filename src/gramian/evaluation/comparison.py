@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -26,7 +26,8 @@ class ModelComparison:
     reports
         Name of a model → its report, best first.
     behind
-        Name of each model but the best → its paired difference from the best, with standard error and p-value.
+        Name of each model but the best → its paired difference from the best, with standard error and p-value. The p-values
+        are corrected for the number of models (`correct_p_values`).
     """
 
     metric: str
@@ -104,6 +105,8 @@ class ModelComparison:
 def compare(reports: Mapping[str, Report], metric: str | None = None) -> ModelComparison:
     """Compare models that were evaluated on the same split, each with the best, by paired t-tests over the users.
 
+    The p-values are corrected for the number of tests by Holm's method.
+
     Parameters
     ----------
     reports
@@ -124,5 +127,29 @@ def compare(reports: Mapping[str, Report], metric: str | None = None) -> ModelCo
         first.compare(report, metric)  # checks that both have the metric, on the same users
     ordered = sorted(reports.items(), key=lambda pair: -pair[1][metric])
     best = ordered[0][1]
-    behind = {name: report.compare(best, metric) for name, report in ordered[1:]}
+    behind = correct_p_values({name: report.compare(best, metric) for name, report in ordered[1:]})
     return ModelComparison(metric, dict(ordered), behind)
+
+
+def correct_p_values(comparisons: Mapping[str, Comparison]) -> dict[str, Comparison]:
+    """Correct the p-values of several tests for their number, so that the chance of any false discovery stays at the level.
+
+    The step-down method (Holm 1979): the smallest of m p-values is multiplied by m, the next by m − 1 and so on, and none
+    becomes smaller than the one before it or larger than 1.
+
+    Parameters
+    ----------
+    comparisons
+        Name of a test → its outcome. A p-value of NaN, of a test with a single user, stays and does not count.
+
+    Returns
+    -------
+    dict
+        The comparisons with corrected p-values, in the same order.
+    """
+    tests = sorted((test.p_value, name) for name, test in comparisons.items() if test.p_value == test.p_value)
+    corrected, largest = dict(comparisons), 0.0
+    for position, (p_value, name) in enumerate(tests):
+        largest = max(largest, min(1.0, (len(tests) - position) * p_value))
+        corrected[name] = replace(comparisons[name], p_value=largest)
+    return corrected

@@ -7,6 +7,8 @@ hit_rate@k        1 if there is a hit
 mrr@k             1 / rank of the first hit
 map@k             Σ over hits of precision at their rank, / min(k, |targets|)
 ndcg@k            Σ over hits of 1/log2(rank + 1), / the same for a perfect list of min(k, |targets|)
+debiased_recall@k the same as recall, with every target weighted by its popularity^-1.5: popular items are seen more often, and
+                  are among the targets more often than they are liked   (Yang et al. 2018)
 novelty@k         mean over the list of −log2 of the share of training users who touched the item (add-one smoothed)
 popularity@k      mean over the list of the number of training users who touched the item
 coverage@k        share of the catalog that appears in anybody's list (one number, no value per user)
@@ -30,6 +32,7 @@ from gramian.validation import require_whole_number
 
 DEFAULT_METRICS = ("ndcg@20", "recall@20")
 DEFAULT_CUTOFF = 20  # k of a metric function without an attribute `k`
+EXPOSURE_POWER = 1.5  # of popularity, to which the chance to be seen is proportional: (γ + 1)/2 of Yang et al. with γ = 2
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class RankedLists:
         The items, with their popularity in training.
     n_train_users
         The number of training users.
+    targets
+        Users × items, the targets that the catalog has.
     """
 
     columns: np.ndarray
@@ -55,6 +60,7 @@ class RankedLists:
     n_targets: np.ndarray
     catalog: Catalog
     n_train_users: int
+    targets: sp.csr_array
 
     def n_hits(self, k: int) -> np.ndarray:
         """Return the number of hits in each list's first k."""
@@ -184,6 +190,14 @@ def ndcg(lists: RankedLists, k: int) -> np.ndarray:
     return (hits @ discount[: hits.shape[1]]) / ideal[lists.max_hits(k)]
 
 
+def debiased_recall(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the weight of the hits / that of all targets, each weighted by the inverse of its chance to be seen."""
+    weights = np.maximum(lists.catalog.popularity, 1.0) ** -EXPOSURE_POWER
+    n_unknown = lists.n_targets - np.diff(lists.targets.indptr)  # not in the catalog: weight 1
+    total = lists.targets.astype(np.bool_) @ weights + n_unknown
+    return np.sum(weights[lists.columns[:, :k]], axis=1, where=lists.hits[:, :k]) / total
+
+
 def novelty(lists: RankedLists, k: int) -> np.ndarray:
     """Return the mean self-information of the listed items."""
     return lists.mean_over_items(k, -np.log2((lists.catalog.popularity + 1) / (lists.n_train_users + 1)))
@@ -209,6 +223,7 @@ for metric in (
     Metric("mrr", mrr),
     Metric("map", average_precision),
     Metric("ndcg", ndcg),
+    Metric("debiased_recall", debiased_recall, needs=frozenset({"hits", "popularity"})),
     Metric("novelty", novelty, needs=POPULARITY),
     Metric("popularity", mean_popularity, needs=POPULARITY),
     Metric("coverage", coverage, needs=frozenset(), per_user=False),

@@ -92,7 +92,7 @@ class RankingTask:
     def lists(self, columns: np.ndarray, rows: np.ndarray | None = None) -> RankedLists:
         """Return lists with their hits, for all users or for those in `rows`."""
         targets, n_targets = (self.targets, self.n_targets) if rows is None else (self.targets[rows], self.n_targets[rows])
-        return RankedLists(columns, find_hits(columns, targets), n_targets, self.catalog, self.n_train_users)
+        return RankedLists(columns, find_hits(columns, targets), n_targets, self.catalog, self.n_train_users, targets)
 
     def report(self, columns: np.ndarray, metrics: Sequence[Metric], n_leaked: int | None = 0) -> Report:
         """Measure the lists of all users. `n_leaked` is only reported."""

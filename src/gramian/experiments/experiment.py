@@ -8,6 +8,7 @@ on = "test"                                                     # or "validation
 [data.gowalla]
 split = "published"                                             # or strong, weak, leave-last with their `options`
 search_items = 20_000                                           # parameters are searched on the most popular items only
+search_users = 5_000                                            # and on a sample of the validation users
 
 [[model]]
 name = "EASE"                                                   # as printed
@@ -194,6 +195,12 @@ def keep_popular_items(split: Split, n_items: int) -> Split:
     return Split(split.train.reindex(split.train.users, items), fold_in.take(users), target.take(users))
 
 
+def sample_users(split: Split, n_users: int) -> Split:
+    """Return a split with a fixed random sample of its test users, for a quick search."""
+    users = np.sort(np.random.default_rng(0).permutation(split.target.n_users)[:n_users])
+    return replace(split, fold_in=split.fold_in.take(users), target=split.target.take(users))
+
+
 @dataclass(frozen=True)
 class ExperimentData:
     """A named data set, filtered and split as in a paper.
@@ -219,8 +226,8 @@ class ExperimentData:
         published.
     retrain
         Whether the model to test is trained on the validation items too.
-    search_items
-        Search parameters on so many of the most popular items.
+    search_items, search_users
+        Search parameters on so many of the most popular items, and on a sample of so many validation users.
     exclude_self
         Users and items are the nodes of one graph: neither recommend nor expect links of a node to itself.
     missing
@@ -239,6 +246,7 @@ class ExperimentData:
     validation: float = 0.1
     retrain: bool = True
     search_items: int | None = None
+    search_users: int | None = None
     exclude_self: bool = False
     missing: str | None = None
 
@@ -259,7 +267,8 @@ class ExperimentData:
         """Load, filter and split the data."""
         pair = self._load_and_split()
         search, test = (split.without_self_links() if self.exclude_self else split for split in (pair.search, pair.test))
-        return SplitPair(search if self.search_items is None else keep_popular_items(search, self.search_items), test)
+        search = search if self.search_items is None else keep_popular_items(search, self.search_items)
+        return SplitPair(search if self.search_users is None else sample_users(search, self.search_users), test)
 
     def _load_and_split(self) -> SplitPair:
         name = self.source or self.name

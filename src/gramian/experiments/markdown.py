@@ -4,6 +4,7 @@ A template is text with Jinja expressions that call the methods of `JournalTable
 
     {{ published("deql-table2", "gowalla", ["EASE"]) }}    a published table beside ours
     {{ ranking("landscape-ml-1m", "ml-1m") }}     models, best first, each compared with the best
+    {{ long_tail("landscape-ml-1m", "ml-1m") }}   the models' quality on rare and on popular items
     {{ curves("figure1-ml-1m", "ml-1m") }}        tuned curves: a row for each rank
     {{ epochs("rgx-ml-1m", "ml-1m") }}            the best epoch of every curve, and its time
     {{ claims("deql-table2") }}                   the claims of a paper, each with its verdict and evidence
@@ -20,7 +21,7 @@ from gramian.experiments.claims import judge_claims
 from gramian.experiments.experiment import COSTS, Experiment, format_figure, format_p_value
 from gramian.experiments.report import AS_PUBLISHED, rank_cells
 from gramian.experiments.report_pictures import label_curve
-from gramian.experiments.runner import Benchmark, Cell, JournalRow
+from gramian.experiments.runner import BREAKDOWN_CUTOFF, PUBLISHED_ONLY, Benchmark, Cell, JournalRow
 from gramian.io.atomic import atomic_file
 from gramian.progress import format_duration
 from gramian.validation import format_install_advice
@@ -56,7 +57,7 @@ def fill_template(benchmark: Benchmark, experiments: Sequence[Experiment], templ
     if not template.is_file():
         raise MissingFile(f"a template at {template}", "no such file", "Check the path")
     tables = JournalTables(benchmark, experiments)
-    names = ("published", "ranking", "curves", "epochs", "claims")
+    names = ("published", "ranking", "long_tail", "curves", "epochs", "claims")
     environment = SandboxedEnvironment(undefined=StrictUndefined, keep_trailing_newline=True)  # not HTML: nothing is escaped
     try:
         parsed = environment.from_string(template.read_text(encoding="utf-8"))
@@ -103,7 +104,10 @@ class JournalTables:
         return row
 
     def ranking(self, table: str, data: str) -> str:
-        """Return the models whose parameters the table's search chose, best first, each with its difference from the best."""
+        """Return the models whose parameters the table's search chose, best first, each with its difference from the best.
+
+        Models of which there are published figures only come last.
+        """
         experiment, cells = self._cells(table, data)
         ranked = rank_cells(self.benchmark, [cell for cell in cells if cell.is_search_result], experiment.choose)
         heads = ["", *experiment.metrics, f"behind the best in {experiment.choose}, p", "fit", "memory", "parameters"]
@@ -115,7 +119,28 @@ class JournalTables:
                 behind = f"{-comparison.difference:.4f} ± {comparison.stderr:.4f}, {format_p_value(comparison.p_value)}"
             figures = [format_figure(cell.measured_figure(metric), metric) for metric in experiment.metrics.values()]
             rows.append([cell.model, *figures, behind, cell.duration, cell.memory, format_params(cell.recipe)])
+        for cell in (cell for cell in cells if rows and cell.note == PUBLISHED_ONLY):
+            figures = [format_figure(cell.published.get(printed), metric) for printed, metric in experiment.metrics.items()]
+            rows.append([cell.model, *figures, "", "", "", PUBLISHED_ONLY])
         return markdown_table(heads, rows) if rows else f"*Not run yet: `gramian benchmark {table} --data {data}`.*"
+
+    def long_tail(self, table: str, data: str) -> str:
+        """Return the models in the order of `ranking`, with the ndcg of the targets in each group of items, rare ones first.
+
+        The last column is the share of the lists that the most popular group takes.
+        """
+        experiment, cells = self._cells(table, data)
+        ranked = rank_cells(self.benchmark, [cell for cell in cells if cell.is_search_result], experiment.choose)
+        groups = {cell.model: cell.fit["popularity"] for cell in ranked.cells if has_ndcg_by_popularity(cell)}  # type: ignore[index]
+        if not groups:
+            return f"*Not run yet: `gramian benchmark {table} --data {data}`.*"
+        first = next(iter(groups.values()))
+        heads = [f"ndcg@{BREAKDOWN_CUTOFF} of items with {group['from']:,} to {group['to']:,} users" for group in first]
+        rows = [
+            [model, *(f"{group['ndcg']:.4f}" for group in by_group), f"{by_group[-1]['listed']:.1%}"]
+            for model, by_group in groups.items()
+        ]
+        return markdown_table(["", *heads, "share of the lists of the last group"], rows)
 
     def curves(self, table: str, data: str) -> str:
         """Return the tuned curves of a table by rank: a row for each rank, a column for each curve."""
@@ -155,6 +180,11 @@ class JournalTables:
     def _curves(self, table: str, data: str, along: str) -> list[JournalRow]:
         rows = self.benchmark.curves.values()
         return [row for row in rows if (row["table"], row["data"], row["along"]) == (table, data, along)]
+
+
+def has_ndcg_by_popularity(cell: Cell) -> bool:
+    """Whether the fit of a cell was broken down by popularity, with an ndcg for each group."""
+    return cell.fit is not None and all("ndcg" in group for group in cell.fit.get("popularity", [{}]))
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -24,7 +24,7 @@ from gramian.experiments.experiment import (
 )
 from gramian.experiments.plots import require_matplotlib
 from gramian.experiments.report_pictures import Picture, PictureFolder, draw_pictures
-from gramian.experiments.runner import Benchmark, Cell, JournalRow
+from gramian.experiments.runner import Benchmark, Cell, JournalRow, compares_with_published
 from gramian.io.atomic import atomic_file
 from gramian.io.journal import Journal
 from gramian.validation import format_install_advice
@@ -207,7 +207,7 @@ def build_results(
 ) -> DataResults:
     """Collect what the page shows of one data set: published and measured figures, or measured ones with the best first."""
     missing = cells[0].missing if cells and all(cell.fit is None for cell in cells) else None
-    if any(cell.published for cell in cells):
+    if compares_with_published(cells):
         is_shown = any(cell.best_on_test for cell in cells)
         test_heads = [AS_PUBLISHED, "difference"] if is_shown else []
         heads = [head for metric in table.metrics for head in (f"{metric}, published", "ours", "difference", *test_heads)]
@@ -245,7 +245,8 @@ def rank_cells(benchmark: Benchmark, cells: list[Cell], metric: str) -> RankedCe
     about = f"Best first by {metric}. {describe_figures(best)}"
     if not others:
         return RankedCells(ranked, comparisons, None, about)
-    about += f" p is from a paired t-test against {best.model}, the best in {metric}, over the same users."
+    about += f" p is from a paired t-test against {best.model}, the best in {metric}, over the same users, corrected for"
+    about += " the number of models (Holm 1979)."
     is_compared = all(cell.model in comparisons for cell in others)
     is_winner = is_compared and all(comparisons[cell.model].p_value < SIGNIFICANCE for cell in others)
     if is_winner:
@@ -304,8 +305,14 @@ def published_fields(table: Experiment, cell: Cell, is_test_shown: bool) -> list
 
 
 def measured_fields(table: Experiment, cell: Cell, comparison: Comparison | None) -> list[TableField]:
-    """Return each metric with its standard error, and the paired difference from the best model with its p-value."""
-    fields = [measured_field(cell, metric) for metric in table.metrics.values()]
+    """Return each metric with its standard error, and the paired difference from the best model with its p-value.
+
+    A model that is not run has its published figures in their place.
+    """
+    fields = [
+        TableField(format_figure(cell.published.get(printed), metric)) if cell.fit is None else measured_field(cell, metric)
+        for printed, metric in table.metrics.items()
+    ]
     if comparison is None:
         return [*fields, TableField(), TableField()]
     behind = f"{-comparison.difference:.4f} ± {comparison.stderr:.4f}"

@@ -32,6 +32,7 @@ from gramian.core.scorer import SupportsFactors
 from gramian.data.split import Split
 from gramian.errors import DamagedFile, Inaccurate, InvalidInput, MissingFile, NotEnoughMemory, NotSupported
 from gramian.evaluation.breakdown import by_activity, by_popularity
+from gramian.evaluation.comparison import correct_p_values
 from gramian.evaluation.metrics import largest_cutoff, parse_metrics
 from gramian.evaluation.report import Comparison, Report
 from gramian.evaluation.task import RankingTask
@@ -70,6 +71,7 @@ REQUIRED_KEYS = {  # of each kind of row
 }
 OTHER_PARAMETERS = "with other parameters than the table asks for"  # notes of fits that the table's own search did not choose
 OTHER_SEARCH = "chosen by another search than the table's"
+PUBLISHED_ONLY = "published only"  # the note on a model that is not run
 BREAKDOWN_CUTOFF = 20  # length of the lists that are broken down by popularity
 
 JournalRow = Mapping[str, Any]
@@ -252,7 +254,7 @@ class Benchmark:
                 elif row is not None:
                     note = row.get("failed", "its fit is not in the journal")
                 else:
-                    note = ("data missing" if missing else "not run") if entry.recipe else "published only"
+                    note = ("data missing" if missing else "not run") if entry.recipe else PUBLISHED_ONLY
                 selected = self.selected_on_test.get((experiment.name, data.name, entry.name))
                 is_current = selected is not None and (row is None or selected["split"] == row["split"])
                 point = self._tested_point(selected["point"]) if selected is not None and is_current else None
@@ -415,14 +417,15 @@ class Benchmark:
         Returns
         -------
         dict
-            Model → its paired difference from the best. Models whose per-user metrics are gone are left out.
+            Model → its paired difference from the best, with p-values corrected for the number of models. Models whose
+            per-user metrics are gone are left out.
         """
         fits = {cell.model: cell.fit for cell in cells if cell.fit is not None and metric in cell.fit["metrics"]}
         if not fits:
             return {}
         best = max(fits, key=lambda model: fits[model]["metrics"][metric])
         others = {model: self.compare(fit, fits[best], metric) for model, fit in fits.items() if model != best}
-        return {model: comparison for model, comparison in others.items() if comparison is not None}
+        return correct_p_values({model: comparison for model, comparison in others.items() if comparison is not None})
 
     def compare(self, fit: JournalRow, reference: JournalRow, metric: str) -> Comparison | None:
         """Return the paired difference of a fit from a reference: from the metrics of each user, or else from the journal."""
@@ -541,6 +544,11 @@ class Benchmark:
                 figures = {"value": point["metrics"][metric], "stderr": point["stderr"].get(metric)}
                 points.append({"at": rank, **figures, "recipe": recipe.to_json()})
         return points
+
+
+def compares_with_published(cells: Sequence[Cell]) -> bool:
+    """Whether models that are run have published figures, so that a table compares these; if not, it ranks the models."""
+    return any(cell.published for cell in cells if cell.note != PUBLISHED_ONLY) or all(cell.fit is None for cell in cells)
 
 
 def describe_fit(entry: ModelEntry, data: str, row: JournalRow, fit: JournalRow) -> str:

@@ -19,7 +19,7 @@ from gramian.data.catalog import Catalog
 from gramian.data.ids import Index
 from gramian.data.interactions import Interactions
 from gramian.errors import Inaccurate
-from gramian.io.catalog import catalog_ids, read_catalog
+from gramian.io.catalog import catalog_ids, feature_arrays, read_catalog
 from gramian.io.damage import report_damage, require_content, require_finite
 from gramian.io.folder import open_folder, write_folder
 from gramian.linalg.finite import find_non_finite
@@ -62,6 +62,7 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
     facts: dict[str, Any] = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
     facts |= {"log_position": model.log_position} if model.log_position else {}
     arrays = {f"{SCORER_PREFIX}{name}": array for name, array in model.scorer_arrays.items()}
+    arrays |= feature_arrays(model.catalog)
     ids = catalog_ids(model.catalog)
     if model.histories is None:
         arrays["popularity"] = model.catalog.popularity.astype(np.int64)
@@ -82,7 +83,7 @@ def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[Sa
             histories = _read_histories(arrays, ids)
             catalog = histories.catalog
         else:
-            histories, catalog = None, read_catalog(popularity, ids)
+            histories, catalog = None, read_catalog(popularity, ids, arrays)
         scorer_arrays = {
             name.removeprefix(SCORER_PREFIX): array for name, array in arrays.items() if name.startswith(SCORER_PREFIX)
         }
@@ -93,7 +94,7 @@ def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[Sa
 
 
 def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]]) -> Interactions:
-    users, catalog = Index(ids["users"]), read_catalog(np.zeros(len(ids["items"]), np.int64), ids)
+    users, catalog = Index(ids["users"]), read_catalog(np.zeros(len(ids["items"]), np.int64), ids, arrays)
     indptr, columns = arrays["indptr"], arrays["indices"]
     require_content(indptr.dtype == np.int64 and columns.dtype == np.int32, "interactions by whole numbers")
     require_content(indptr.ndim == columns.ndim == 1, "interactions in rows")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 from numba import get_num_threads, njit, prange
+from scipy.linalg import get_blas_funcs
 
 from gramian.linalg.symmetric import Symmetric, block_start
 
@@ -14,6 +15,16 @@ CHUNKS_PER_THREAD = 16
 def write_gram(matrix: Symmetric, x: sp.csr_array) -> None:
     """Overwrite a matrix with S = XᵀX."""
     GramKernel(x, matrix.width).write(matrix.buffer, 0, matrix.n)
+
+
+def add_outer_product(matrix: Symmetric, thin: np.ndarray) -> None:
+    """Add V·Vᵀ for an n × d array V, in the dtype of the matrix: n²·d operations on its stored half."""
+    if thin.shape[1] == 0:
+        return
+    (gemm,) = get_blas_funcs(("gemm",), dtype=matrix.dtype)
+    thin = np.ascontiguousarray(thin, matrix.dtype)
+    for first, last, block in matrix.blocks():
+        gemm(1, thin[first:].T, thin[first:last].T, beta=1, c=block, trans_a=1, overwrite_c=1)
 
 
 class GramKernel:

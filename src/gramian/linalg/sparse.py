@@ -55,3 +55,8 @@ def squared_column_norms(x: sp.csr_array) -> np.ndarray:
         chunk = slice(start, start + ENTRIES_PER_CHUNK)
         total += np.bincount(x.indices[chunk], x.data[chunk].astype(np.float64) ** 2, x.shape[1])
     return total
+
+
+def stack_rows(x: sp.csr_array, rows: np.ndarray) -> sp.csr_array:
+    """Return X with further, dense rows below it."""
+    return sp.csr_array(sp.vstack([x, sp.csr_array(rows.astype(np.float32))], format="csr"))

@@ -1,8 +1,11 @@
-"""Low-rank updates of an inverse P = A⁻¹ by Woodbury's identity, in place on the stored half.
+"""Low-rank updates of an inverse P = A⁻¹ by Woodbury's identity, in place on the stored half, and bordered inverses.
 
 (A + Bᵀ C B)⁻¹ = P − G C (I + H C)⁻¹ Gᵀ    with G = P Bᵀ and H = B P Bᵀ
 
 C need not be definite: rows that are added to A have positive entries in it, and rows that are removed negative ones.
+
+[ A   B ]⁻¹   [ P + G T Gᵀ   −G T ]
+[ Bᵀ  D ]   = [ −T Gᵀ           T ]          with G = P B and T = (D − Bᵀ G)⁻¹
 """
 
 from __future__ import annotations
@@ -11,6 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs
 
+from gramian.errors import Inaccurate
+from gramian.linalg.gram import add_outer_product
 from gramian.linalg.product import inverse_panels
 from gramian.linalg.symmetric import Symmetric
 
@@ -41,3 +46,19 @@ def pad_inverse(matrix: Symmetric, diagonal: np.ndarray) -> Symmetric:
     appended = np.concatenate([np.zeros(n), diagonal])
     padded.change_diagonal(lambda old, first, last: old + appended[first:last])
     return padded
+
+
+def border_inverse(inverse: Symmetric, border: np.ndarray, corner: np.ndarray) -> Symmetric:
+    """Return the inverse of A with k more rows and columns: n × k `border` B and k × k `corner` D.
+
+    With the Cholesky factor T = R Rᵀ, it is P padded by zeros plus [−G R; R] [−G R; R]ᵀ, a product of thin matrices.
+    """
+    solved = (inverse @ np.ascontiguousarray(border, inverse.dtype)).astype(np.float64)
+    schur = corner - border.astype(np.float64).T @ solved
+    try:
+        root = np.linalg.inv(np.linalg.cholesky((schur + schur.T) / 2)).T
+    except np.linalg.LinAlgError:
+        raise Inaccurate("a positive definite matrix with the new items", "one that is not", "Raise l2") from None
+    bordered = pad_inverse(inverse, np.zeros(len(corner)))
+    add_outer_product(bordered, np.concatenate([-solved @ root, root]).astype(inverse.dtype))
+    return bordered

@@ -2,9 +2,11 @@
 
 from gramian.core.registry import register
 from gramian.models import factors as _factors
+from gramian.models import feature_ials as _feature_ials
 from gramian.models import graph_filter as _graph_filter
 from gramian.models import scorers as _scorers
 from gramian.models import sgfcf as _sgfcf
+from gramian.models.add_ease import AddEASE as AddEASE
 from gramian.models.als import IALS as IALS
 from gramian.models.als import WRMF as WRMF
 from gramian.models.als import DebiasedIALS as DebiasedIALS
@@ -16,11 +18,14 @@ from gramian.models.autoencoders import RDLAE as RDLAE
 from gramian.models.autoencoders import DebiasedEASE as DebiasedEASE
 from gramian.models.blend import Blend as Blend
 from gramian.models.bspm import BSPM as BSPM
+from gramian.models.cease import CEASE as CEASE
 from gramian.models.chebycf import ChebyCF as ChebyCF
 from gramian.models.dan import DAN as DAN
 from gramian.models.expected_loss import DecoupledAutoencoder as DecoupledAutoencoder
 from gramian.models.expected_loss import LowRankRegression as LowRankRegression
+from gramian.models.feature_ials import FeatureIALS as FeatureIALS
 from gramian.models.gfcf import GFCF as GFCF
+from gramian.models.l3ae import L3AE as L3AE
 from gramian.models.low_rank import LowRankDLAE as LowRankDLAE
 from gramian.models.low_rank import LowRankEDLAE as LowRankEDLAE
 from gramian.models.low_rank_edlae import ADMMEDLAE as ADMMEDLAE
@@ -55,12 +60,13 @@ for model in (
     *(SLIM, ItemKNN, RP3beta),  # sparse
     *(IALS, WRMF, DebiasedIALS, RG2, RG2ALS, RGX, RG2NewtonCG),  # factor models
     *(GFCF, ChebyCF, BSPM, TurboCF, SGFCF, SVDAE),  # graph filters
+    *(CEASE, AddEASE, L3AE, FeatureIALS),  # with features of the items
     Blend,
 ):
     register(model)
 for scorer in (
     *(_scorers.InverseWeights, _scorers.SymmetricWeights, _scorers.LowRankWeights, _scorers.SparseWeights),
-    *(_factors.Factors, _scorers.GlobalScores, _scorers.ScorerSum),
+    *(_factors.Factors, _feature_ials.FeatureFactors, _scorers.GlobalScores, _scorers.ScorerSum),
     *(_graph_filter.PolynomialFilter, _sgfcf.ShareOfTotal),
 ):
     register(scorer)

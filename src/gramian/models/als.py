@@ -85,7 +85,7 @@ class AlternatingRecipe(EpochRecipe):
         exact_coefficients = loss.row_coefficients(sizes)
         coefficients = exact_coefficients.astype(dtype)
         user_rows = RowProblems(x, coefficients, np.ones((events.n_items, 2), dtype))
-        item_rows = self.item_problems(x, coefficients)
+        item_rows = self.all_item_problems(x, coefficients)
         loss_at_zero = float(loss.loss_at_zero.at(sizes[sizes > 0]).sum())
         while True:
             fixed, basis = FixedSide.of(items, self.user_gram(items), items.sum(axis=0, dtype=np.float64))
@@ -95,7 +95,7 @@ class AlternatingRecipe(EpochRecipe):
             penalty = float(exact_coefficients[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
             yield TrainingState.of(users, items, float(values.sum()) + penalty + loss_at_zero)
 
-    def item_problems(self, x: sp.csr_array, coefficients: np.ndarray) -> RowProblems:
+    def all_item_problems(self, x: sp.csr_array, coefficients: np.ndarray) -> RowProblems:
         """Return the problems of all items, from X and the coefficients of the users' rows."""
         by_item, dtype = self.item_coefficients(UserSums.of(x), coefficients.dtype), coefficients.dtype
         by_user = np.ascontiguousarray(coefficients[:, [EXTRA_WEIGHT, EXTRA_TARGET]], dtype)
@@ -114,7 +114,7 @@ class AlternatingRecipe(EpochRecipe):
         users, items = start.user_vectors(x), start.fixed.factors
         coefficients = start.loss.row_coefficients(row_sums(x)).astype(items.dtype)
         fixed, basis = fix_users(users, coefficients)
-        problems, items = self.item_problems(x, coefficients), items @ basis
+        problems, items = self.all_item_problems(x, coefficients), items @ basis
         columns = np.unique(change.rows.indices)
         others = np.setdiff1d(np.arange(n_known), columns)
         sample = np.random.default_rng(self.seed).permutation(others)[:REFRESH_SAMPLE]

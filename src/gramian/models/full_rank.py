@@ -20,6 +20,7 @@ from gramian.data.interactions import Interactions
 from gramian.errors import Inaccurate, PrecisionWarning, RefitWarning
 from gramian.linalg.coefficients import Coefficients
 from gramian.linalg.gram import write_gram
+from gramian.linalg.influence import ItemScore
 from gramian.linalg.inverse import TOLERANCE, check_inverse, inverse_residual, invert, pivot_size, scale_and_probe, sweep_blocks
 from gramian.linalg.resumable import ResumableSweep, clear_scratch, scratch_file_bytes
 from gramian.linalg.sparse import csr_from_sorted, squared_column_norms
@@ -104,6 +105,13 @@ class LinearAutoencoder(GramRecipe):
         """Return the largest entry of |P(Av) − v| for a few random v, scaled to a unit diagonal of A."""
         s = squared_column_norms(histories.matrix)
         return weights_residual(scorer, weights_from_inverse(scorer.inverse, s, self.coefficients), histories.matrix, s, self)
+
+    def item_score(
+        self, scorer: InverseWeights, histories: Interactions, history: np.ndarray, values: np.ndarray, item: int
+    ) -> ItemScore:
+        """Return the score of an item, from which training users can be left out."""
+        s = squared_column_norms(histories.matrix)
+        return ItemScore.of(scorer.inverse, self.coefficients, s, history, values, item)
 
 
 def weights_residual(

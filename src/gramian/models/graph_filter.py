@@ -21,12 +21,13 @@ from gramian.core.gram import Gram, GramPowers
 from gramian.core.scorer import Panels, SavedScorer, Scorer
 from gramian.data.interactions import Interactions
 from gramian.io.damage import require_content
+from gramian.io.sparse import load_csr, save_csr
 from gramian.linalg.eigen import ImplicitGram, TopEigenpairs, eigenpairs_bytes, top_eigenpairs
 from gramian.linalg.memory import require_memory
 from gramian.linalg.polynomial import apply_polynomial, dense_polynomial
 from gramian.linalg.sparse import row_sums, scale_columns, scale_rows, squared_column_norms
 from gramian.linalg.symmetric import Symmetric, stored_size
-from gramian.models.scorers import LowRankWeights, ScorerSum, SymmetricWeights, load_csr, save_csr
+from gramian.models.scorers import LowRankWeights, ScorerSum, SymmetricWeights
 from gramian.models.spectral import GramSource, SpectralRecipe
 
 MAX_SCORES = 2**25  # users × items whose scores are in memory at once: 128 MB in float32

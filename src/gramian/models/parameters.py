@@ -7,10 +7,10 @@ from typing import Any
 from gramian.core.params import param
 
 
-def l2_param(per_factor: bool = False) -> Any:
+def l2_param(one_per: str = "") -> Any:
     """Declare the L2 penalty of item-item weights."""
     about = "L2 penalty on the weights, on the scale of item popularity; usually 10 to 3,000, larger for larger data"
-    return param(200.0, about, at_least=0, tries=(10, 30, 100, 300, 1000, 3000), per_factor=per_factor)
+    return param(200.0, about, at_least=0, tries=(10, 30, 100, 300, 1000, 3000), one_per=one_per)
 
 
 def dropout_param() -> Any:
@@ -55,3 +55,9 @@ def low_pass_param(default: float = 0.3) -> Any:
 def neighbours_param() -> Any:
     """Declare how many neighbours an item keeps."""
     return param(100, "similar items kept for each item; usually 20 to 500", at_least=1, tries=(20, 50, 100, 200, 500))
+
+
+def feature_l2_param(default: float) -> Any:
+    """Declare the L2 penalty of weights that are learned from item features."""
+    about = "L2 penalty on what is learned from features alone; usually 0.1 to 1,000"
+    return param(default, about, at_least=1e-6, tries=(1, 10, 100, 1000))

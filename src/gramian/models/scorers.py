@@ -21,10 +21,11 @@ from gramian.core.scorer import (
     require_capability,
 )
 from gramian.io.damage import require_content
+from gramian.io.sparse import load_csr, save_csr
 from gramian.linalg.memory import require_memory
 from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, multiply_sparse, row_panels
 from gramian.linalg.sparse import scale_columns
-from gramian.linalg.symmetric import DTYPES, PANEL, Symmetric
+from gramian.linalg.symmetric import PANEL, Symmetric
 from gramian.validation import is_number
 
 
@@ -153,6 +154,11 @@ class DenseWeights(Scorer):
     @property
     def n_items(self) -> int:
         return self.inverse_weights.n_items
+
+    @property
+    def inverse(self) -> Symmetric:
+        """P, from which W was expanded."""
+        return self.inverse_weights.inverse
 
     @staticmethod
     def n_bytes(weights: InverseWeights) -> int:
@@ -284,24 +290,6 @@ class SparseWeights(Scorer):
         matrix = load_csr(arrays, len(arrays["indptr"]) - 1)
         require_content(matrix.dtype == np.float32, "weights in float32")
         return SparseWeights(matrix)
-
-
-def save_csr(matrix: sp.csr_array) -> dict[str, np.ndarray]:
-    """Return the arrays of a sparse matrix, with the types that `load_csr` expects."""
-    indptr, indices = matrix.indptr.astype(np.int64, copy=False), matrix.indices.astype(np.int32, copy=False)
-    return {"indptr": indptr, "indices": indices, "data": matrix.data}
-
-
-def load_csr(arrays: dict[str, np.ndarray], n_columns: int) -> sp.csr_array:
-    """Return a sparse matrix from the arrays of a file that is not trusted."""
-    indptr, indices, data = arrays["indptr"], arrays["indices"], arrays["data"]
-    is_flat = all(array.ndim == 1 for array in (indptr, indices, data)) and len(indptr) >= 1
-    is_typed = indptr.dtype == np.int64 and indices.dtype == np.int32 and data.dtype in DTYPES
-    require_content(bool(is_flat and is_typed), "rows of floating-point numbers")
-    has_all_rows = indptr[0] == 0 and indptr[-1] == len(indices) == len(data) and (np.diff(indptr) >= 0).all()
-    require_content(bool(has_all_rows), "rows that follow each other")
-    require_content(len(indices) == 0 or (indices.min() >= 0 and indices.max() < n_columns), "columns of known items")
-    return sp.csr_array((data, indices, indptr), (len(indptr) - 1, n_columns))
 
 
 class GlobalScores(Scorer):

@@ -103,7 +103,7 @@ class LRR(SingularShrinkage):
     """
 
     rank: int = rank_param()
-    l2: float | tuple[float, ...] = l2_param(per_factor=True)
+    l2: float | tuple[float, ...] = l2_param(one_per="factor")
 
     def shrink(self, sigma: np.ndarray) -> np.ndarray:
         return sigma**2 / (sigma**2 + np.asarray(self.l2))
@@ -143,7 +143,7 @@ class WLAE(SingularShrinkage):
     """
 
     rank: int = rank_param()
-    l2: float | tuple[float, ...] = l2_param(per_factor=True)
+    l2: float | tuple[float, ...] = l2_param(one_per="factor")
 
     def shrink(self, sigma: np.ndarray) -> np.ndarray:
         return soft_threshold(sigma**2, np.sort(self.l2, axis=None))
@@ -166,7 +166,7 @@ class VLAE(SingularShrinkage):
 
     rank: int = rank_param()
     scale: float | tuple[float, ...] = param(
-        100.0, "C of the weights C/σ on the singular values", at_least=0, per_factor=True, tries=(10, 100, 1000, 10000)
+        100.0, "C of the weights C/σ on the singular values", at_least=0, one_per="factor", tries=(10, 100, 1000, 10000)
     )
 
     def shrink(self, sigma: np.ndarray) -> np.ndarray:

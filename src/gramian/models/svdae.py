@@ -38,10 +38,12 @@ class SVDAE(Recipe):
         top = top_eigenpairs(ImplicitGram(normalised, dtype), self.rank)
         noise = 10 * np.finfo(dtype).eps * top.values[0]  # σ² below it is rounding error
         inverse = np.where(top.values > noise, 1 / np.maximum(top.values, noise), 0).astype(top.vectors.dtype)
-        decoder = events.matrix.T @ (normalised @ (top.vectors * inverse))
-        return LowRankWeights(top.vectors / np.sqrt(np.maximum(events.popularity, 1))[:, None], decoder)
+        user_vectors = normalised @ (top.vectors * inverse)
+        decoder = events.matrix.T @ user_vectors
+        del user_vectors
+        return LowRankWeights(top.vectors / np.sqrt(np.maximum(events.popularity, 1)).astype(dtype)[:, None], decoder)
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         itemsize = np.dtype(dtype).itemsize
-        users = (events.n_users + events.n_items) * self.rank * itemsize
-        return itemsize * events.n_interactions + max(eigenpairs_bytes(events.n_items, self.rank, itemsize), users)
+        vectors = (events.n_users + 3 * events.n_items) * self.rank * itemsize  # of users; of items, twice, and the decoder
+        return itemsize * events.n_interactions + max(eigenpairs_bytes(events.n_items, self.rank, itemsize), vectors)

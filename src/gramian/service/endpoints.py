@@ -234,7 +234,7 @@ class Service:
         return PiecewiseResponse(pieces, self.batches.leave)
 
     def encode_batch(self, body: bytes, is_abandoned: threading.Event) -> list[bytes]:
-        """Return the response to a batch in pieces. Single requests go first between two slices of the batch."""
+        """Return the response to a batch in pieces. After each slice it waits a little for single requests."""
         request = schemas.BatchRequest.model_validate_json(body)
         served = self.find_model(request.model)
         unknown = served.unknown_users(request.users)
@@ -262,6 +262,16 @@ class Service:
             return AsciiJSONResponse(self.find_model(options.model).explain(options))
 
         return await self.singles.run(respond)
+
+    async def influence(self, request: Request) -> Response:
+        """Trace the score of an item back to training users and events, by leaving each of them out."""
+        body = await read_json(request)
+
+        def respond() -> Response:
+            options = schemas.InfluenceRequest.model_validate_json(body)
+            return AsciiJSONResponse(self.find_model(options.model).influence(options))
+
+        return await self.lookups.run(respond)
 
     async def user_history(self, request: Request) -> Response:
         """Return the items in the history of a user the model was fitted on."""

@@ -12,7 +12,7 @@ from gramian.errors import MissingFile
 from gramian.evaluation.report import Comparison
 from gramian.experiments.experiment import Experiment, papers
 from gramian.experiments.report import describe_published, find_custom_tables, has_results, rank_cells
-from gramian.experiments.runner import Benchmark, Cell
+from gramian.experiments.runner import Benchmark, Cell, compares_with_published
 
 
 class Leaderboard:
@@ -81,7 +81,7 @@ def table_json(benchmark: Benchmark, table: Experiment) -> dict[str, Any]:
 def data_json(benchmark: Benchmark, table: Experiment, cells: list[Cell]) -> dict[str, Any]:
     """Return the rows of one data set: those of a published table in its order, others with the best first."""
     name, winner, comparisons = cells[0].data, None, dict[str, Comparison]()
-    if any(cell.published for cell in cells):
+    if compares_with_published(cells):
         cells = [cell for cell in cells if cell.row is not None or cell.published]
         about = describe_published(cells)
     else:

@@ -23,17 +23,16 @@ from starlette.exceptions import HTTPException
 
 from gramian.core.receipts import hash_folder, make_receipt
 from gramian.core.recommender import Recommender
-from gramian.core.updates import SupportsRefinement, SupportsUpdates
+from gramian.core.updates import SupportsRefinement, SupportsUpdates, SupportsVerification
 from gramian.data.interactions import Interactions
 from gramian.data.tables import to_series
 from gramian.errors import InvalidInput, NotSupported, UnknownId
 from gramian.io.event_log import Event, EventLog, LogRecord
-from gramian.models.scorers import DenseWeights
 from gramian.service import SERVICE_LOG
 from gramian.service.json_ids import JsonId
 from gramian.service.metrics import Metrics
 from gramian.service.model_registry import ModelRegistry, folder_version
-from gramian.service.served_model import ServedModel
+from gramian.service.served_model import ServedModel, stored_model
 
 MAX_PENDING_EVENTS = 100_000  # events and deletions that may wait; further ones get a 429
 EVENTS_PER_UPDATE = 20_000  # applied at once: a list must not become much older than the newest event
@@ -112,9 +111,9 @@ class LiveModel:
     def submit_deletion(self, user: JsonId) -> Future[dict[str, Any]]:
         """Append a deletion to the log. The future has the receipt once the model without the user is served and saved."""
         recipe = self.model.recipe
-        if not isinstance(recipe, SupportsUpdates):
-            got = f"{type(recipe).__name__}, whose vectors keep a trace of every user"
-            raise NotSupported("a model that can forget exactly", got, "Fit it again without the user")
+        if not (isinstance(recipe, SupportsUpdates) and isinstance(recipe, SupportsVerification)):
+            got = f"{type(recipe).__name__}, which may keep a trace of every user"
+            raise NotSupported("a model that can forget exactly and prove it", got, "Fit it again without the user")
         id = self.served.users.parse(user)
         (encoded,) = self.served.users.encode([id])
         waiting = self.log.read(self.model.log_position)
@@ -202,11 +201,18 @@ class LiveModel:
             return self._swap(before, record, 0)
         if not self._swap(updated, record, len(users)):
             return False
+        try:
+            self._resolve(record.number, self._save_and_prove(before, users, started))
+        except Exception as error:
+            self._resolve(record.number, error)
+            raise
+        return True
+
+    def _save_and_prove(self, before: Recommender, users: list[Any], started: datetime) -> dict[str, Any]:
         folder = self.registry.folders[self.name]
         hash_before = hash_folder(folder)
         self.save()
-        self._resolve(record.number, make_receipt(before, self.model, users, (hash_before, hash_folder(folder)), started))
-        return True
+        return make_receipt(before, self.model, users, (hash_before, hash_folder(folder)), started)
 
     def _resolve(self, number: int, result: dict[str, Any] | Exception) -> None:
         future = self.receipts.pop(number, None)
@@ -241,13 +247,6 @@ class LiveModel:
             self.registry.versions[self.name] = folder_version(folder)  # it is served already
         self.log.compact(self.model.log_position)
         self.last_save = time.monotonic()
-
-
-def stored_model(model: Recommender) -> Recommender:
-    """Return a model with the scorer that is saved and updated, in place of the dense weights that a service holds."""
-    if not isinstance(model.scorer, DenseWeights):
-        return model
-    return Recommender(model.scorer.inverse_weights, model.recipe, model.catalog, model.histories, model.log_position)
 
 
 def count_records(records: Sequence[LogRecord]) -> int:

@@ -11,6 +11,7 @@ MAX_HISTORY_LENGTH = 2_000  # items of one history
 MAX_LIST_LENGTH = 500  # k
 MAX_FILTER_LENGTH = 10_000  # ids or tags of one filter
 MAX_EVENTS = 10_000  # of one request
+MAX_INFLUENCES = 50  # users and events of one request: each user costs a few milliseconds
 MAX_KEY_LENGTH = 200  # characters of an idempotency key
 
 StrictId = StrictInt | StrictStr
@@ -68,6 +69,12 @@ class BatchRequest(ListOptions):
 class ExplainRequest(UserHistory):
     model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
     item: StrictId = Field(description="The item whose score to explain")
+
+
+class InfluenceRequest(UserHistory):
+    model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
+    item: StrictId = Field(description="The item whose score to trace back")
+    limit: StrictInt = Field(10, ge=1, le=MAX_INFLUENCES, description="How many users and events to return at most")
 
 
 class HistoryRequest(StrictRequest):
@@ -176,7 +183,27 @@ class ExplainResponse(ScoredItem):
     contributions: list[Contribution] = Field(
         description="What each history item adds to the score, strongest first; they sum to it"
     )
+    features: dict[str, float] = Field(
+        description="What each feature of the item adds to the score, where the model learns from features, strongest first"
+    )
     unknown: list[JsonId]
+
+
+class UserInfluence(BaseModel):
+    user: JsonId
+    value: float = Field(description="The score minus that of a model fitted without it")
+
+
+class EventInfluence(UserInfluence):
+    item: JsonId
+
+
+class InfluenceResponse(BaseModel):
+    model: str
+    item: JsonId
+    score: float
+    users: list[UserInfluence] = Field(description="Training users, strongest first")
+    events: list[EventInfluence] = Field(description="Single events of training users, strongest first")
 
 
 class ItemInfo(TitledItem):

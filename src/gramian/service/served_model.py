@@ -24,7 +24,14 @@ from gramian.models.scorers import DenseWeights, InverseWeights
 from gramian.service.json_ids import JsonId, JsonIds
 
 if TYPE_CHECKING:  # models are loaded while Pydantic and FastAPI are still being imported
-    from gramian.service.schemas import BatchRequest, ExplainRequest, HistoryRequest, ListOptions, RecommendRequest
+    from gramian.service.schemas import (
+        BatchRequest,
+        ExplainRequest,
+        HistoryRequest,
+        InfluenceRequest,
+        ListOptions,
+        RecommendRequest,
+    )
 
 SCORING_LOCK = threading.Lock()  # of work that uses every core: two of them at once would be slower than one after the other
 SCORES_PER_SLICE = 1_280_000  # of a batch: about 10 ms on two cores; smaller slices cost up to half of the throughput
@@ -110,7 +117,7 @@ class ServedModel:
             for ids, titles, scores, unknown, fallback in rows
         ]
 
-    def _history(self, request: RecommendRequest | ExplainRequest) -> list[Any] | dict[Any, float]:
+    def _history(self, request: RecommendRequest | ExplainRequest | InfluenceRequest) -> list[Any] | dict[Any, float]:
         """Return the history of a request: a list of ids, or {id: weight} if a user is named or items have weights."""
         plain = [entry for entry in request.history if isinstance(entry, int | str)]
         if request.user is None and len(plain) == len(request.history):
@@ -162,7 +169,20 @@ class ServedModel:
         )
         (explained,) = self._items_json([item], self.catalog.titles_of([self.catalog.column(item)]), [explanation.score])
         unknown = [id for id in history if id not in explanation]
-        return {"model": self.name, **explained, "contributions": contributions, "unknown": unknown}
+        by_feature = explanation.features
+        return {"model": self.name, **explained, "contributions": contributions, "features": by_feature, "unknown": unknown}
+
+    def influence(self, request: InfluenceRequest) -> dict[str, Any]:
+        """Return the training users and events that carry the score of an item."""
+        item, history = self.items.find(request.item), self._history(request)
+        with one_core_lock():
+            found = stored_model(self.model).influence(history, item, request.limit)
+        users = [{"user": self.users.encode([user])[0], "value": value} for user, value in found.users.items()]
+        events = [
+            {"user": self.users.encode([user])[0], "item": self.items.encode([other])[0], "value": value}
+            for (user, other), value in found.events.items()
+        ]
+        return {"model": self.name, "item": request.item, "score": found.score, "users": users, "events": events}
 
     def look_up(self, ids: Sequence[JsonId]) -> dict[str, Any]:
         """Return what is known of items, and which of the ids are unknown."""
@@ -231,6 +251,13 @@ class ServedModel:
         self.model = Recommender(
             DenseWeights.expand(stored), self.model.recipe, self.catalog, self.model.histories, self.model.log_position
         )
+
+
+def stored_model(model: Recommender) -> Recommender:
+    """Return a model with the scorer that is saved and updated, in place of the dense weights that a service holds."""
+    if not isinstance(model.scorer, DenseWeights):
+        return model
+    return Recommender(model.scorer.inverse_weights, model.recipe, model.catalog, model.histories, model.log_position)
 
 
 def one_core_lock() -> AbstractContextManager[Any]:

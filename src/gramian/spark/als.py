@@ -20,9 +20,18 @@ import numpy as np
 import scipy.sparse as sp
 from pyspark import RDD, Broadcast, StorageLevel
 
+from gramian.core.fit_check import require_convergence
 from gramian.core.scorer import Scorer
 from gramian.linalg.product import multiply_sparse
-from gramian.linalg.row_solvers import EXTRA_TARGET, EXTRA_WEIGHT, UNOBSERVED_TARGET, UNOBSERVED_WEIGHT, FixedSide, RowProblems
+from gramian.linalg.row_solvers import (
+    EXTRA_TARGET,
+    EXTRA_WEIGHT,
+    RIDGE,
+    UNOBSERVED_TARGET,
+    UNOBSERVED_WEIGHT,
+    FixedSide,
+    RowProblems,
+)
 from gramian.linalg.sparse import csr_from_sorted, row_of_entry, row_sums
 from gramian.linalg.threads import limit_threads
 from gramian.models.als import AlternatingRecipe, UserSums, weighted_gram
@@ -49,12 +58,17 @@ class AlsTask(NamedTuple):
         rows = RowProblems(block.matrix, self.user_coefficients(block), np.ones((self.n_items, 2), self.dtype))
         return self.recipe.half_step(rows, fixed, start, basis)[0]
 
-    def user_sums(self, block: Block, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return a block's terms of the sums G and g (see `row_solvers`), which all items share in their half step."""
+    def user_sums(self, block: Block, users: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return a block's terms of the sums G and g (see `row_solvers`), which all items share, and of the users' penalty."""
         coefficients = self.user_coefficients(block)
-        return weighted_gram(users, coefficients[:, UNOBSERVED_WEIGHT]), np.asarray(
-            coefficients[:, UNOBSERVED_TARGET] @ users, np.float64
-        )
+        gram, total = weighted_gram(users, coefficients[:, UNOBSERVED_WEIGHT]), coefficients[:, UNOBSERVED_TARGET] @ users
+        penalty = coefficients[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64)
+        return gram, np.asarray(total, np.float64), float(penalty)
+
+    def loss_at_zero(self, block: Block) -> float:
+        """Return a block's term of the loss when every score is 0."""
+        sizes = row_sums(block.matrix)
+        return float(self.recipe.row_loss(self.n_items).loss_at_zero.at(sizes[sizes > 0]).sum())
 
     def initial_users(self, block: Block) -> np.ndarray:
         """Return the user vectors before the first epoch: 0."""
@@ -73,7 +87,8 @@ def train_als(recipe: AlternatingRecipe, events: SparkInteractions, dtype: type,
     sums = UserSums(*blocks.map(lambda block: UserSums.of(block.matrix)).treeReduce(add_tuples))  # type: ignore[arg-type]
     trainer_class = AggregatingTrainer if recipe.row_loss(events.n_items).is_shared else ShufflingTrainer
     trainer = trainer_class(task, recipe.item_coefficients(sums, np.dtype(dtype)), blocks)
-    items, epochs_done = recipe.initial_items(events.n_items, dtype), 0
+    items, epochs_done, first_objective = recipe.initial_items(events.n_items, dtype), 0, None
+    loss_at_zero = blocks.map(task.loss_at_zero).sum()
     checkpoints = None if scratch is None else AlsCheckpoints(events, scratch, recipe, dtype)
     if checkpoints is not None and (latest := checkpoints.read_latest()):
         epochs_done, items, users = latest
@@ -83,7 +98,10 @@ def train_als(recipe: AlternatingRecipe, events: SparkInteractions, dtype: type,
         with progress_bar("epochs", recipe.n_epochs) as advance:
             advance(epochs_done)
             for epoch in range(epochs_done + 1, recipe.n_epochs + 1):
-                items = trainer.run_epoch(items)
+                items, value = trainer.run_epoch(items)
+                objective = value + loss_at_zero
+                first_objective = objective if first_objective is None else first_objective
+                require_convergence(objective, first_objective, recipe)
                 if checkpoints is not None and (epoch % every == 0 or epoch == recipe.n_epochs):
                     users = checkpoints.write(epoch, items, trainer.user_vectors())
                     if users is not None:
@@ -100,25 +118,26 @@ class AggregatingTrainer:
     def __init__(self, task: AlsTask, item_coefficients: np.ndarray, blocks: RDD[Block]) -> None:
         self.task, self.item_coefficients, self.blocks = task, item_coefficients, blocks
 
-    def run_epoch(self, items: np.ndarray) -> np.ndarray:
-        """Return the item vectors after one more epoch."""
+    def run_epoch(self, items: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the item vectors after one more epoch, and the objective minus its value when every score is 0."""
         task = self.task
         broadcast = self.blocks.context.broadcast(task.rotate_items(items))
 
-        def sum_block(block: Block) -> tuple[np.ndarray, ...]:
+        def sum_block(block: Block) -> tuple[Any, ...]:
             with limit_threads(task_cores()):
                 users = task.solve_users(block, task.initial_users(block), *broadcast.value)
                 weighted_users = task.user_coefficients(block)[:, EXTRA_TARGET, None] * users
                 right_sides = multiply_sparse(sp.csr_array(block.matrix.T.tocsr()), weighted_users)
                 return *task.user_sums(block, users), right_sides.astype(np.float64)
 
-        gram, total, right_sides = self.blocks.map(sum_block).treeReduce(add_tuples)
+        gram, total, penalty, right_sides = self.blocks.map(sum_block).treeReduce(add_tuples)
         broadcast.destroy()
         # The right sides are already summed. To the row solver they look like one user per item, whose vector they are.
         fixed, basis = FixedSide.of(right_sides.astype(items.dtype), gram, total)
         identity = sp.eye_array(task.n_items, dtype=items.dtype, format="csr")
         rows = RowProblems(identity, self.item_coefficients, np.tile(np.array([0, 1], items.dtype), (task.n_items, 1)))
-        return task.recipe.half_step(rows, fixed, items, basis)[0]
+        solved, values = task.recipe.half_step(rows, fixed, items, basis)
+        return solved, float(values.sum()) + penalty
 
     def user_vectors(self) -> RDD[UserVectors] | None:
         """Return None: no user vectors are stored."""
@@ -161,8 +180,8 @@ class ShufflingTrainer:
         self.persisted: RDD[UserBlock] | None = None  # the user blocks of the last epoch
         self.broadcasts: list[Broadcast[Any]] = []  # of all epochs: a lost partition is recomputed from them
 
-    def run_epoch(self, items: np.ndarray) -> np.ndarray:
-        """Return the item vectors after one more epoch."""
+    def run_epoch(self, items: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the item vectors after one more epoch, and the objective minus its value when every score is 0."""
         task, context, previous = self.task, self.item_blocks.context, self.persisted
         fixed_items, item_basis = task.rotate_items(items)
         for_users = context.broadcast((fixed_items, item_basis))
@@ -172,7 +191,7 @@ class ShufflingTrainer:
                 return users._replace(vectors=task.solve_users(users.block, users.vectors, *for_users.value))
 
         user_blocks = self.user_blocks.map(solve_users).persist(StorageLevel.MEMORY_AND_DISK)
-        gram, total = user_blocks.map(lambda users: task.user_sums(users.block, users.vectors)).treeReduce(add_tuples)
+        gram, total, penalty = user_blocks.map(lambda users: task.user_sums(users.block, users.vectors)).treeReduce(add_tuples)
         if previous is not None:
             previous.unpersist()
         no_vectors = np.zeros((0, task.recipe.rank), items.dtype)  # the driver has G and g, but not the user vectors
@@ -180,7 +199,7 @@ class ShufflingTrainer:
         for_items = context.broadcast((shared, user_basis, fixed_items.factors, self.item_coefficients))
         self.broadcasts += [for_users, for_items]
 
-        def solve_items(pair: tuple[ItemBlock, list[Any]]) -> tuple[int, np.ndarray]:
+        def solve_items(pair: tuple[ItemBlock, list[Any]]) -> tuple[int, np.ndarray, float]:
             (matrix, column_coefficients), messages = pair
             number = messages[0][0]
             vectors = np.concatenate([vectors for _, (_, vectors) in sorted(messages, key=sender)])
@@ -189,15 +208,17 @@ class ShufflingTrainer:
             in_block = slice(number, None, task.n_blocks)
             rows = RowProblems(matrix, item_coefficients[in_block], column_coefficients)
             with limit_threads(task_cores()):
-                return number, task.recipe.half_step(rows, fixed_users, items[in_block], user_basis)[0]
+                solved, values = task.recipe.half_step(rows, fixed_users, items[in_block], user_basis)
+                return number, solved, float(values.sum())
 
         messages = user_blocks.flatMap(send_vectors).partitionBy(task.n_blocks, int).glom()
-        solved = np.empty_like(items)
-        for number, vectors in self.item_blocks.zip(messages).map(solve_items).collect():
+        solved, value = np.empty_like(items), penalty
+        for number, vectors, block_value in self.item_blocks.zip(messages).map(solve_items).collect():
             solved[number :: task.n_blocks] = vectors
+            value += block_value
         self.persisted = user_blocks
         self.user_blocks = user_blocks.map(lambda users: users._replace(vectors=users.vectors @ for_items.value[1]))
-        return solved
+        return solved, value
 
     def user_vectors(self) -> RDD[UserVectors] | None:
         """Return the user vectors, with the row of each user."""

@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from gramian.core.recipe import Recipe, RemoteInteractions
 from gramian.core.recommender import Recommender
 from gramian.data.catalog import Catalog
+from gramian.data.features import Features
 from gramian.data.ids import Index, factorize
 from gramian.data.interactions import Interactions
 from gramian.data.tables import Columns
@@ -111,8 +112,12 @@ class SparkInteractions(RemoteInteractions):
         """Return the same interactions with tags from {item id: tags}: lists, or text such as "Comedy|Romance"."""
         return replace(self, catalog=self.catalog.with_tags(tags))
 
+    def with_features(self, features: Features) -> SparkInteractions:
+        """Return the same interactions with features of their items, made by `gr.Features.of`."""
+        return replace(self, catalog=self.catalog.with_features(features))
+
     def described_by(self, *catalogs: Catalog) -> SparkInteractions:
-        """Return the same interactions with the titles and tags that catalogs have for these items; the last one wins."""
+        """Return the same interactions with the titles, tags and features that catalogs have for these items; the last wins."""
         return replace(self, catalog=self.catalog.described_by(*catalogs))
 
     def frame(self) -> DataFrame:

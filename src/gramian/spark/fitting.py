@@ -38,7 +38,7 @@ def fit(
     Parameters
     ----------
     recipe
-        Any recipe of the Gram matrix or of alternating least squares, or Popularity.
+        Any recipe of the Gram matrix or of alternating least squares (but FeatureIALS), or Popularity.
     events
         The interactions, from `gr.spark.interactions`.
     dtype
@@ -70,7 +70,7 @@ def fit(
             scorer = GlobalScores(events.popularity)
         elif isinstance(recipe, GramRecipe):
             scorer = fit_gram_recipe(recipe, events, parsed_dtype)
-        elif isinstance(recipe, AlternatingRecipe):
+        elif isinstance(recipe, AlternatingRecipe) and not recipe.needs_features:
             scorer = train_als(recipe, events, parsed_dtype, None if scratch is None else str(scratch), every)
         else:
             expected = "a recipe of the Gram matrix or of alternating least squares, on a cluster"

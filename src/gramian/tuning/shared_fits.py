@@ -2,7 +2,8 @@
 
 Full-rank autoencoders whose penalty Λ = slope·s + ridge agrees, such as DEQL at any kept_weight, share an inverse and the
 product with it. Those of one slope may share an eigendecomposition, where there are many ridges and few users. Low-rank models
-share a decomposition, whatever their rank and shrinkage. Recipes that differ only in n_epochs share a training. Sums of
+share a decomposition, whatever their rank and shrinkage. L3AE shares an inverse and both products for all values of
+prior_weight, AddEASE for all values of feature_share. Recipes that differ only in n_epochs share a training. Sums of
 the same scorers with other weights, such as blends and graph filters at any low_pass, share the products with each scorer.
 """
 
@@ -31,9 +32,11 @@ from gramian.linalg.memory import available_bytes
 from gramian.linalg.product import dense_panels, inverse_panels, multiply_sparse
 from gramian.linalg.sparse import scale_columns, squared_column_norms
 from gramian.linalg.symmetric import Symmetric
+from gramian.models.add_ease import AddEASE
 from gramian.models.blend import Blend, measure_spread
 from gramian.models.dan import DAN
 from gramian.models.full_rank import LinearAutoencoder
+from gramian.models.l3ae import L3AE
 from gramian.models.scorers import InverseWeights, ScorerSum
 from gramian.models.spectral import SpectralRecipe, decompose_shared
 
@@ -95,6 +98,7 @@ class SharedFits:
         trainings: dict[Recipe, dict[int, EpochRecipe]] = {}
         normalised: dict[DAN, list[DAN]] = {}
         blends: dict[tuple[Recipe, Recipe], list[Blend]] = {}
+        with_features: dict[Recipe, list[AddEASE | L3AE]] = {}
         for recipe in recipes:
             if isinstance(recipe, LinearAutoencoder):
                 slope, ridge = recipe.coefficients.slope, recipe.coefficients.ridge
@@ -108,12 +112,16 @@ class SharedFits:
                 normalised.setdefault(replace(recipe, item_power=0, max_diagonal=0), []).append(recipe)
             elif isinstance(recipe, Blend):
                 blends.setdefault((recipe.first, recipe.second), []).append(recipe)
+            elif isinstance(recipe, AddEASE | L3AE):
+                with_features.setdefault(without_free_params(recipe), []).append(recipe)
             else:
                 yield from self.fit_one(recipe, lambda recipe=recipe: self.fit_scorer(recipe))  # type: ignore[misc]
         for same_inverse in normalised.values():
             yield from self.fit_normalised(same_inverse)
         for same_members in blends.values():
             yield from self.fit_blends(same_members)
+        for same_terms in with_features.values():
+            yield from self.fit_feature_terms(same_terms)
         for by_epochs in trainings.values():
             yield from self.fit_epochs(by_epochs)
         for spectral_members in spectral.values():
@@ -200,6 +208,15 @@ class SharedFits:
         spreads = [measure_spread(scorer, self.train) for scorer in scorers]
         yield from share_products([(recipe, recipe.blend_scorers(scorers, spreads)) for recipe in members])
 
+    def fit_feature_terms(self, members: Sequence[AddEASE | L3AE]) -> Iterator[SharedFit]:
+        """Fit the models of interactions and of features once for all weights of the two, or warn where they make no sense."""
+        try:
+            terms = retry_in_float64(lambda dtype: self.solve(members[0], dtype, type(members[0]).solve_terms), self.dtype)
+        except (InvalidInput, Inaccurate) as error:
+            warnings.warn(f"{members[0]} and recipes with the same terms are left out: {error}", stacklevel=2)
+            return
+        yield from share_products([(recipe, ScorerSum(terms, recipe.term_weights)) for recipe in members])
+
     def fit_scorer(self, recipe: Recipe) -> Scorer:
         """Fit a recipe that shares at most the Gram."""
         if isinstance(recipe, GramRecipe) and recipe.needs_dense_gram:
@@ -234,15 +251,15 @@ class SharedFits:
         """Return the scale of each recipe and item."""
         return np.array([member.coefficients.scale(p_ii, self.squared_norms) for member in members])
 
-    def solve(self, recipe: GramRecipe, dtype: type) -> Any:
+    def solve(self, recipe: GramRecipe, dtype: type, solve: Callable[..., Any] = GramRecipe.solve_gram) -> Any:
         """Solve from the Gram, which is kept for the next recipe where memory allows."""
         if self.gram is None or self.gram.matrix.dtype != dtype or self.gram.powers != recipe.gram_powers:
             self.gram = None
             gram = Gram.of(self.train, dtype, **recipe.gram_powers._asdict())
             if recipe.fit_bytes(self.train, dtype) > available_bytes():
-                return recipe.solve_gram(gram, overwrite=True)
+                return solve(recipe, gram, overwrite=True)
             self.gram = gram
-        return recipe.solve_gram(self.gram, overwrite=False)
+        return solve(recipe, self.gram, overwrite=False)
 
     def shared_spectrum(self, ridges: Ridges) -> Spectrum | None:
         """Return the eigendecomposition that serves all ridges of a slope, if it is cheaper, fits and is accurate enough."""

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PUBLIC_PATHS = ("/", "/health", "/ready", "/docs", "/openapi.json")  # they and the page's files show nothing of the models
-ADMIN_PATHS = ("/reload",)
+ADMIN_PATHS = ("/reload", "/influence")  # the second names training users
 WRITE_PATHS = ("/events", "/users/")  # beginnings of paths that change a model
 Refusal = tuple[int, str]  # status and message
 
