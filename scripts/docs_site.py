@@ -71,7 +71,7 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "recommender": (
         "Fitted models",
         {
-            "gramian": ["Recommender", "Recommendations", "Explanation", "Gram"],
+            "gramian": ["Recommender", "Recommendations", "Explanation", "Influence", "Gram"],
             "gramian.core.recommender": ["load_model"],
         },
     ),

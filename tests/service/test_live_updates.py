@@ -58,7 +58,7 @@ def test_events_are_learned_and_equal_a_refit(folder, texts, tmp_path):
         assert {row["item"] for row in history["items"]} == {"item-01", "a new item"}
         lists = expect_ok(client.post("/recommend", json={"user": "person-003", "k": 5}))
         new = gr.Interactions.of(
-            {"user": ["person-003", "somebody new", "somebody new"], "item": ["item-07", "item-01", "a new item"]}
+            pl.DataFrame({"user": ["person-003", "somebody new", "somebody new"], "item": ["item-07", "item-01", "a new item"]})
         )
         refit = gr.EASE(l2=5).fit(texts.merge(new))
         assert [row["item"] for row in lists["items"]] == refit.recommend(["person-003"], k=5).items[0]
