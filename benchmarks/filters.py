@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from journal import append
@@ -43,14 +44,20 @@ def gowalla() -> None:
     inverse = seconds(lambda: gr.EASE(l2=80).fit(popular))
     scaled = inverse * (events.n_items / INVERTED_ITEMS) ** 3
     scoring = seconds(lambda: model.recommend(events.users[:SERVED_USERS], k=20))
-    row = {"job": "gowalla", "recipe": recipe.to_json(), "items": events.n_items, "interactions": events.n_interactions}
+    row: dict[str, Any] = {
+        "job": "gowalla",
+        "recipe": recipe.to_json(),
+        "items": events.n_items,
+        "interactions": events.n_interactions,
+    }
     row |= {"seconds": fit, "peak_bytes": memory, "users_per_second": SERVED_USERS / scoring}
     row |= {"inverse_items": INVERTED_ITEMS, "inverse_seconds": inverse, "scaled_inverse_seconds": scaled}
-    row |= {"inverse_bytes": gr.EASE(l2=80).estimate(events).peak_bytes, "ratio": fit / scaled}
+    inverse_bytes = gr.EASE(l2=80).estimate(events).peak_bytes
+    row |= {"inverse_bytes": inverse_bytes, "ratio": fit / scaled}
     append("filters", row)
     print(f"{recipe} on {events.n_items:,} items: {fit:.1f} s, {memory / 1e6:,.0f} MB, {SERVED_USERS / scoring:.0f} users/s")
-    print(f"EASE on {INVERTED_ITEMS:,} items: {inverse:.1f} s, so {scaled:.0f} s on all, {row['inverse_bytes'] / 1e6:,.0f} MB")
-    print(f"ratio {fit / scaled:.3f} in time, {memory / row['inverse_bytes']:.2f} in memory")
+    print(f"EASE on {INVERTED_ITEMS:,} items: {inverse:.1f} s, so {scaled:.0f} s on all, {inverse_bytes / 1e6:,.0f} MB")
+    print(f"ratio {fit / scaled:.3f} in time, {memory / inverse_bytes:.2f} in memory")
 
 
 def million(n_items: int, n_interactions: int) -> None:

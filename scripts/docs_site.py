@@ -52,7 +52,7 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "data": (
         "Data",
         {
-            "gramian": ["read", "Interactions", "Catalog", "Features", "Split"],
+            "gramian": ["read", "describe", "Profile", "Interactions", "Catalog", "Features", "Split"],
             "gramian.data.split": ["strong", "weak", "leave_last", "temporal", "cold_items", "published"],
             "gramian.data.datasets": ["load", "names"],
         },
@@ -71,7 +71,9 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "recommender": (
         "Fitted models",
         {
-            "gramian": ["Recommender", "Recommendations", "Explanation", "Influence", "Gram"],
+            "gramian": [
+                *("Recommender", "Recommendations", "Explanation", "Influence", "MissingExplanation", "HistoryChange", "Gram"),
+            ],
             "gramian.core.recommender": ["load_model"],
         },
     ),
@@ -89,7 +91,9 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
             ]
         },
     ),
+    "rerank": ("Re-ranking", {"gramian.rerank": public_classes(gr.rerank)}),
     "tuning": ("Tuning", {"gramian": ["tune", "Search", "rank_path", "RankPath", "epoch_path", "EpochPath"]}),
+    "selection": ("Model selection", {"gramian": ["auto", "Selection", "retrain", "Retraining"]}),
     "gradient": (
         "Models trained by gradients",
         {"gramian.gradient": public_classes(gr.gradient)},
@@ -117,6 +121,7 @@ SPARK_NAMES = re.findall(r" as (\w+)", (ROOT / "src/gramian/spark/__init__.py").
 MODULES: dict[str, ModuleType] = {
     "gramian": gr,
     "gramian.gradient": gr.gradient,
+    "gramian.rerank": gr.rerank,
     "gramian.data.split": gr.split,
     "gramian.data.datasets": gr.datasets,
     "gramian.errors": gr.errors,

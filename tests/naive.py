@@ -199,3 +199,61 @@ def l3ae(X, C, lam_x, lam_kd, columns=None):
         return np.insert(np.linalg.solve(system, others.T @ X[:, i] + lam_kd * np.delete(C[:, i], i)), i, 0)
 
     return by_column(X.shape[1], columns, column)
+
+
+def multi_behavior_ease(parts, l2, other_l2, zero_diagonal_of_all):
+    """argmin ‖X_K − Σ_k X_k W_k‖² + Σ_k l2_k ‖W_k‖²: an item of the last kind is regressed on the columns allowed."""
+    X, n, n_kinds = np.hstack(parts), parts[0].shape[1], len(parts)
+    penalty = np.repeat([*[other_l2] * (n_kinds - 1), l2], n)
+
+    def column(i):
+        forbidden = [k * n + i for k in range(n_kinds)] if zero_diagonal_of_all else [(n_kinds - 1) * n + i]
+        allowed = np.setdiff1d(np.arange(X.shape[1]), forbidden)
+        w = np.zeros(X.shape[1])
+        inputs = X[:, allowed]
+        w[allowed] = np.linalg.solve(inputs.T @ inputs + np.diag(penalty[allowed]), inputs.T @ parts[-1][:, i])
+        return w
+
+    return by_column(n, None, column)
+
+
+def sequence_rows(events, weigh_source, weigh_target):
+    """Source and target rows of every user, one for each item but the first: dense S and T.
+
+    `weigh_source(steps, gap)` and `weigh_target(steps)` are the weights of an item that is so many steps (from 0) and so much
+    time from the border between the two; a weight of None is no entry.
+    """
+    sources, targets = [], []
+    for user in range(events.n_users):
+        entries = np.arange(events.matrix.indptr[user], events.matrix.indptr[user + 1])
+        entries = sorted(entries, key=lambda e: (events.times[e], events.matrix.indices[e]))
+        for border in range(1, len(entries)):
+            source, target = np.zeros(events.n_items), np.zeros(events.n_items)
+            for place, e in enumerate(entries):
+                item, value = events.matrix.indices[e], events.matrix.data[e]
+                if place < border:
+                    gap = float(events.times[entries[border]] - events.times[e])
+                    source[item] = value * weigh_source(border - 1 - place, gap)
+                else:
+                    target[item] = value * (weigh_target(place - border) or 0)
+            sources.append(source)
+            targets.append(target)
+    return np.array(sources), np.array(targets)
+
+
+def slist(events, similarity, decay, l2):
+    """B of SLIST: rows of all later items, and each history on itself."""
+    S, T = sequence_rows(events, lambda steps, gap: np.exp(-steps / decay), lambda steps: np.exp(-steps / decay))
+    X = events.matrix.toarray().astype(float)
+    inputs = np.vstack([np.sqrt(similarity) * X, np.sqrt(1 - similarity) * S])
+    return ridge(inputs, np.vstack([np.sqrt(similarity) * X, np.sqrt(1 - similarity) * T]), l2)
+
+
+def tale(events, time_scale, floor, l2):
+    """B of TALE: rows of the next item alone, with sources weighted by the time that passed."""
+    S, T = sequence_rows(
+        events,
+        lambda steps, gap: floor + (1 - floor) * np.exp(-gap / time_scale),
+        lambda steps: 1 if steps == 0 else None,
+    )
+    return ridge(S, T, l2)

@@ -17,8 +17,8 @@ SOURCE = Path(gr.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 # Each layer may import those before it, and itself.
-LAYERS = ["errors", "validation", "progress", "linalg", "data", "io", "core", "models", "gradient", "evaluation", "tuning"]
-LAYERS += ["spark", "experiments", "service", "cli", "__main__"]
+LAYERS = ["errors", "validation", "progress", "linalg", "data", "io", "core", "rerank", "models", "gradient", "evaluation"]
+LAYERS += ["tuning", "spark", "experiments", "selection", "service", "cli", "__main__"]
 MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
 
 
@@ -109,15 +109,14 @@ def test_no_top_level_name_is_defined_in_two_modules():
 PUBLIC = {
     "ADMMEDLAE", "ALSEDLAE", "AddEASE", "BSPM", "Blend", "CEASE", "Catalog", "ChebyCF", "Cholesky", "ConjugateGradient",
     "DAN", "DEQL", "DLAE", "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath",
-    "Explanation", "FeatureIALS", "Features", "GFCF", "Gram", "IALS", "Influence",
-    "Interactions", "ItemKNN", "L3AE", "LRR", "LowRankDLAE",
-    "LowRankEDLAE", "LowRankRegression",
-    "MODELS", "Metric", "ModelComparison", "NuclearNormMF",
-    "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX", "RP3beta", "RankPath",
-    "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SVDAE", "Search", "Split",
-    "SteckUpdates", "Subspace", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets", "epoch_path", "equivalent",
-    "errors", "evaluate", "evaluate_by_popularity", "gradient", "leave_one_user_out", "load", "rank_path", "read",
-    "register", "split", "tune",
+    "Explanation", "FeatureIALS", "Features", "GFCF", "Gram", "HistoryChange", "IALS", "Influence", "Interactions", "ItemKNN",
+    "L3AE",
+    "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression", "MODELS", "Metric", "MissingExplanation", "ModelComparison",
+    "MultiBehaviorEASE", "NuclearNormMF", "Popularity", "PrintedUpdates", "Profile", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG",
+    "RGX", "RP3beta", "RankPath", "Recommendations", "Recommender", "RegularizedPCA", "Report", "Retraining", "SGFCF", "SLIM",
+    "SLIST", "SVDAE", "Search", "Selection", "Split", "SteckUpdates", "Subspace", "TALE", "TurboCF", "VLAE", "WLAE", "WRMF",
+    "auto", "compare", "datasets", "describe", "epoch_path", "equivalent", "errors", "evaluate", "evaluate_by_popularity",
+    "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "rerank", "retrain", "split", "tune",
 }  # fmt: skip
 INTERNAL = {"version", "load_model"}  # imported to be used in an __init__.py
 

@@ -33,9 +33,10 @@ def peak_of(job):
 
 
 def describe(events):
-    """The events with features of their items, for models that learn from them."""
+    """The events with features of their items and with times, for models that learn from them."""
     vectors = np.random.default_rng(0).standard_normal((events.n_items, FEATURES))
-    return events.with_features(gr.Features.of(vectors, items=events.items.tolist()))
+    events = events.with_features(gr.Features.of(vectors, items=events.items.tolist()))
+    return replace(events, times=np.arange(events.n_interactions))
 
 
 def main(names):

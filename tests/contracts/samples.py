@@ -3,11 +3,14 @@
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
+
 import gramian as gr
 from gramian.core.params import Configurable
 from gramian.data.synthetic import clustered
 
 EVENTS = clustered(120, 60, 2_400, n_tastes=5).with_titles({item: f"Title {item}" for item in range(60)})
+EVENTS = replace(EVENTS, times=np.random.default_rng(0).permutation(EVENTS.n_interactions))
 EVENTS = EVENTS.with_tags({item: ["even" if item % 2 == 0 else "odd"] for item in range(60)})
 EVENTS = EVENTS.with_features(gr.Features.of_catalog(EVENTS.catalog))
 SMALL = {"rank": 6, "n_epochs": 2, "hidden": 16, "batch_size": 64}

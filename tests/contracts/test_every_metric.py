@@ -15,16 +15,18 @@ pytestmark = pytest.mark.parametrize("metric", list(METRICS.values()), ids=str)
 def lists(hits):
     hits = np.asarray(hits, bool)
     columns = np.arange(hits.size, dtype=np.int32).reshape(hits.shape) % 50
-    catalog = gr.Catalog(Index(range(50)), np.arange(50, 0, -1))
     targets = np.zeros((len(hits), 50), np.float32)
     np.put_along_axis(targets, columns, hits, axis=1)
-    return RankedLists(columns, hits, np.maximum(hits.sum(axis=1), 1), catalog, 100, sp.csr_array(targets))
+    tags = [("Comedy",), ("Drama", "War"), ()]
+    catalog = gr.Catalog(Index(range(50)), np.arange(50, 0, -1), tags=[tags[item % 3] for item in range(50)])
+    histories = sp.csr_array(np.eye(len(hits), 50)[:, ::-1])
+    return RankedLists(columns, hits, np.maximum(hits.sum(axis=1), 1), catalog, 100, sp.csr_array(targets), histories)
 
 
 def test_a_metric_is_found_by_its_name(metric):
     assert parse_metric(f"{metric.name}@7") == metric.at(7)
     assert str(metric.at(7)) == f"{metric.name}@7"
-    assert metric.needs <= {"hits", "popularity"}
+    assert metric.needs <= {"hits", "popularity", "tags", "histories"}
 
 
 def test_it_has_a_value_for_each_user_or_one_for_all(metric):

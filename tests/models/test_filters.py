@@ -336,6 +336,7 @@ def test_a_blend_is_written_as_a_spec():
 # free axes
 
 
+@pytest.mark.filterwarnings("ignore::gramian.errors.SearchEdgeWarning")
 @pytest.mark.parametrize(
     ("model", "space"),
     [
@@ -343,6 +344,7 @@ def test_a_blend_is_written_as_a_spec():
         (gr.GFCF, {"rank": [4, 6], "low_pass": [0, 0.3, 2]}),
         (gr.BSPM, {"rank": [4], "low_pass": [0.1, 1], "sharpening": [0.5, 1.5]}),
         (gr.ChebyCF, {"rank": [4], "low_pass": [0.1, 1], "flatness": [1, 3], "item_power": [0, 0.4]}),
+        (gr.SGFCF, {"rank": [4], "sharpness": [1, 2], "high_pass": [0, 0.5, 1.5], "power": [0.4], "offset": [5]}),
         (gr.Blend, {"first": [gr.EASE(l2=10)], "second": [gr.GFCF(rank=4)], "weight": [0.1, 0.3, 1]}),
     ],
 )

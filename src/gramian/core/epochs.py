@@ -120,8 +120,8 @@ class EpochRecipe(Recipe):
         Epoch
             A caller may `send()` a validation score of it, higher is better, to a training that adapts its learning rate.
         """
-        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
-        self.require_trainable(events, events.is_binary)
+        self.require_signals(require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)"))
+        self.require_trainable(events, events.has_unit_weights)
         self.require_features(events.catalog)
         parsed_dtype = parse_dtype(dtype)
         require_memory(self.fit_bytes(events, parsed_dtype), f"training {self} on {events}", "Choose a lower rank")

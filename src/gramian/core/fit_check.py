@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from gramian.core.ranking import finite_panels
 from gramian.core.scorer import Panels, Scorer
 from gramian.data.interactions import Interactions
+from gramian.data.kinds import is_target
 from gramian.errors import Diverged, Inaccurate, PoorFitWarning
 from gramian.linalg.finite import find_non_finite
 from gramian.linalg.sparse import csr_from_sorted, row_of_entry
@@ -46,6 +47,8 @@ def require_convergence(objective: float, first: float, recipe: Recipe) -> None:
 def warn_if_poor(scorer: Scorer, recipe: Recipe, events: Interactions) -> None:
     """Warn if lists made from half of a training user's items hold fewer of the other half than the most popular items do."""
     inputs, targets = halve_histories(events.matrix, min(CHECKED_USERS, scorer.users_per_block))
+    mask = is_target(targets.data, events.kinds)
+    targets = csr_from_sorted(row_of_entry(targets)[mask], targets.indices[mask], targets.data[mask], targets.shape)
     popularity = events.popularity.astype(np.float32)
 
     def popular_panels(histories: sp.csr_array) -> Panels:

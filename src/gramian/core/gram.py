@@ -88,7 +88,10 @@ class Gram:
         Gram
         """
         require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        events.require_one_kind("a Gram")
         powers = parse_powers(user_power, item_power)
+        if any(powers):
+            events.require_no_dislikes("a normalised Gram", "degrees are sums of weights")
         matrix = Symmetric.empty(events.n_items, parse_dtype(dtype))
         with limit_threads(n_threads):
             rows = normalise_rows(events.matrix, powers.user_power, matrix.dtype.type) if powers.user_power else events.matrix

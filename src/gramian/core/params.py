@@ -22,6 +22,7 @@ from gramian.validation import is_number
 
 C = TypeVar("C", bound="Configurable")
 MAX_SHOWN_VALUES = 8  # of a parameter with a list of values
+MAX_TEXT_LENGTH = 200  # characters of a parameter that is any text, such as a tag
 MAX_SPEC_LENGTH = 1000  # characters; the text of a spec is cut off here before it is parsed
 
 
@@ -43,8 +44,8 @@ def param(
     Parameters
     ----------
     default
-        The default. A value must be of the same type: a number, a whole number, a boolean, one of `choices`, or an instance of
-        one of the configurable classes in `choices`, which may be a registry.
+        The default. A value must be of the same type: a number, a whole number, a boolean, one of `choices`, a text if there
+        are no `choices`, or an instance of one of the configurable classes in `choices`, which may be a registry.
     about
         What the parameter does, in a phrase for `help()` and the command line.
     at_least, below, at_most
@@ -72,6 +73,8 @@ def coerce(value: Any, field_: Field[Any]) -> Any:
 def _coerce(value: Any, example: Any, limits: Mapping[str, Any]) -> Any:
     if isinstance(example, bool):
         return value if isinstance(value, bool) else None
+    if isinstance(example, str) and not limits["choices"]:
+        return value if isinstance(value, str) and 0 < len(value) <= MAX_TEXT_LENGTH else None
     if isinstance(example, str):
         return value if value in limits["choices"] else None
     if isinstance(example, Configurable):
@@ -97,6 +100,8 @@ def describe_constraint(field_: Field[Any]) -> str:
     none = ", or None" if field_.default is None else ""
     if isinstance(example, bool):
         return "True or False" + none
+    if isinstance(example, str) and not limits["choices"]:
+        return f"a text of 1 to {MAX_TEXT_LENGTH} characters" + none
     if isinstance(example, str):
         return " or ".join(map(repr, limits["choices"])) + none
     if isinstance(example, Configurable):

@@ -18,6 +18,7 @@ import numpy as np
 from gramian.core.estimate import Estimate
 from gramian.core.fit_check import require_finite_scorer, warn_if_poor
 from gramian.core.gram import Gram, GramPowers
+from gramian.core.histories import encode_events
 from gramian.core.params import Configurable, params_equal
 from gramian.core.recommender import Recommender
 from gramian.core.registry import MODELS
@@ -60,6 +61,9 @@ class Recipe(Configurable, ABC):
     registry = MODELS
     needs_binary: ClassVar[bool] = False  # whether the mathematics holds for 0/1 interactions only
     needs_features: ClassVar[bool] = False  # whether it learns from features of the items
+    takes_dislikes: ClassVar[bool] = False  # whether it has a meaning for interactions below 0
+    needs_times: ClassVar[bool] = False  # whether it is a model of sequences
+    takes_kinds: ClassVar[bool] = False  # whether it keeps several kinds of events apart
 
     def fit(
         self,
@@ -90,7 +94,7 @@ class Recipe(Configurable, ABC):
         parsed_dtype = parse_dtype(dtype)
         if isinstance(events, RemoteInteractions):
             return events.fit_recipe(self, parsed_dtype, scratch, n_threads)
-        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        self.require_signals(require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)"))
         with limit_threads(n_threads), np.errstate(over="ignore", invalid="ignore"):  # `require_finite_scorer` checks
             if scratch is None:
                 scorer = retry_in_float64(
@@ -98,8 +102,9 @@ class Recipe(Configurable, ABC):
                 )
             else:
                 scorer = require_finite_scorer(self.fit_scorer_in(Path(scratch), events, parsed_dtype), self)
-            warn_if_poor(scorer, self, events)
-        return Recommender(scorer, self, events.catalog, events)
+            histories = encode_events(events, scorer)
+            warn_if_poor(scorer, self, histories)
+        return Recommender(scorer, self, histories.catalog, histories)
 
     @abstractmethod
     def fit_scorer(self, events: Interactions, dtype: type) -> Scorer:
@@ -129,6 +134,17 @@ class Recipe(Configurable, ABC):
             do = "Attach them: events.with_features(gr.Features.of(table, tags='genres')), --features on the command line"
             raise InvalidInput(f"features of the items for {type(self).__name__}", "none", do)
         return catalog.features
+
+    def require_signals(self, events: Interactions) -> None:
+        """Refuse several kinds of events and dislikes where the model has no use for them."""
+        name = type(self).__name__
+        if not self.takes_kinds:
+            events.require_one_kind(name)
+        if not self.takes_dislikes:
+            reason = "it is defined for likes alone; EASE, EDLAE, IALS and WRMF take dislikes"
+            events.require_no_dislikes(name, reason)
+        if self.needs_times and events.times is None:
+            raise InvalidInput(f"interactions with times for {name}", "none", 'Read them with time="timestamp"')
 
     def estimate(self, events: Interactions, *, dtype: str | type = "float32", scratch: str | Path | None = None) -> Estimate:
         """Count the memory and disk space that `fit` with the same arguments would need."""

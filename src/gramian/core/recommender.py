@@ -9,12 +9,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from gramian.core.histories import Histories, History, encode_histories
+from gramian.core.histories import Histories, History, encode_events, encode_histories
+from gramian.core.missing import (
+    DEFAULT_POOL,
+    DENIED,
+    NOT_ALLOWED,
+    SEEN,
+    UNKNOWN,
+    MissingExplanation,
+    MissingItem,
+    explain_missing_item,
+)
 from gramian.core.params import format_value, params_of_json
-from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels, rank_blocks
+from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels
 from gramian.core.registry import MODELS, SCORERS
+from gramian.core.reranking import DEFAULT_DEPTH, RerankerLike, Reranking, RerankTrace, rank_and_rerank
 from gramian.core.results import Explanation, Influence, Recommendations
 from gramian.core.scorer import (
+    EncodesHistories,
+    ExplainsKinds,
     Scorer,
     SupportsExplanations,
     SupportsFactors,
@@ -64,6 +77,8 @@ class Recommender:
         The items, in the scorer's columns.
     histories
         The interactions the model was fitted on; None where the users are elsewhere, as on a cluster.
+    card
+        The model card: how the model was chosen and how good it is, as JSON. `gr.auto` writes one; it is saved with the model.
     log_position
         The number of the last record of an event log that the model has learned.
     """
@@ -74,9 +89,10 @@ class Recommender:
         recipe: Recipe,
         catalog: Catalog,
         histories: Interactions | None = None,
+        card: dict[str, Any] | None = None,
         log_position: int = 0,
     ) -> None:
-        self.scorer, self.recipe, self.catalog, self.histories = scorer, recipe, catalog, histories
+        self.scorer, self.recipe, self.catalog, self.histories, self.card = scorer, recipe, catalog, histories, card
         self.log_position = log_position
 
     def __repr__(self) -> str:
@@ -98,10 +114,10 @@ class Recommender:
         """The ids of the users whose histories the model has."""
         return [] if self.histories is None else self.histories.users.tolist()
 
-    def history(self, user: Any) -> dict[Any, float]:
-        """Return what a user of the model has touched: item → weight."""
+    def history(self, user: Any) -> dict[Any, Any]:
+        """Return what a user of the model has touched: item → weight, or item → kinds of events."""
         row = self._require_histories().matrix[self._rows([user])]
-        return dict(zip(self.catalog.ids[row.indices], row.data.tolist(), strict=True))
+        return dict(zip(self.catalog.ids[row.indices], self.history_values(row.data), strict=True))
 
     def recommend(
         self,
@@ -114,6 +130,8 @@ class Recommender:
         deny_tags: Iterable[str] = (),
         exclude_seen: bool = True,
         exclude_self: bool = False,
+        rerank: RerankerLike | Iterable[RerankerLike] = (),
+        depth: int = DEFAULT_DEPTH,
         n_threads: int | None = None,
     ) -> Recommendations:
         """Return the k best items for users the model was fitted on.
@@ -132,6 +150,11 @@ class Recommender:
             Leave out the items of the user's history.
         exclude_self
             Leave out the item with the user's own id, where users and items are the nodes of one graph.
+        rerank
+            Stages that reorder the list, in this order: `gr.rerank.MMR(0.3)`, or a spec such as "mmr(diversity=0.3)". They
+            see `depth` candidates, and `.moves()` of the result says what they moved. Scores stay those of the model.
+        depth
+            How many of the best items the stages choose from.
         n_threads
             How many threads to use; all cores if left out.
 
@@ -145,7 +168,9 @@ class Recommender:
         known = histories.users[rows]
         exclusions = Exclusions(exclude_seen, known if exclude_self else None)
         allowed = self.catalog.allowed(allow, deny, allow_tags, deny_tags)
-        return self.recommend_rows(histories.matrix[rows], k, allowed, exclusions, users=known, n_threads=n_threads)
+        reranking = Reranking.of(rerank, depth)
+        matrix = histories.matrix[rows]
+        return self.recommend_rows(matrix, k, allowed, exclusions, users=known, reranking=reranking, n_threads=n_threads)
 
     def recommend_for(
         self,
@@ -157,6 +182,8 @@ class Recommender:
         allow_tags: Iterable[str] | None = None,
         deny_tags: Iterable[str] = (),
         exclude_seen: bool = True,
+        rerank: RerankerLike | Iterable[RerankerLike] = (),
+        depth: int = DEFAULT_DEPTH,
         n_threads: int | None = None,
     ) -> Recommendations:
         """Return the k best items for any histories; users need not appear in the training data.
@@ -165,20 +192,22 @@ class Recommender:
         ----------
         histories
             For each list the item ids of a history, which count 1 each, or a mapping from item id to weight for a model of
-            weighted data. Items the model does not know are ignored and returned in `.unknown`; a history with no known item
-            gets the most popular items, marked in `.fallback`. Interactions of new users, such as `gr.read` returns, give a
-            list for each of their users.
-        k, allow, deny, allow_tags, deny_tags, exclude_seen, n_threads
+            weighted data, or to a kind of event or a list of kinds for a model of several kinds. A model of sequences takes a
+            list as oldest first. Items the model does not know are ignored and returned in `.unknown`; a history with no known
+            item gets the most popular items, marked in `.fallback`. Interactions of new users, such as `gr.read` returns, give
+            a list for each of their users.
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, rerank, depth, n_threads
             As in `recommend`.
         """
         matrix, unknown = self.encode_histories(histories)
         users = histories.users.tolist() if isinstance(histories, Interactions) else None
         allowed, exclusions = self.catalog.allowed(allow, deny, allow_tags, deny_tags), Exclusions(exclude_seen)
-        return self.recommend_rows(matrix, k, allowed, exclusions, users=users, unknown=unknown, n_threads=n_threads)
+        options: dict[str, Any] = {"reranking": Reranking.of(rerank, depth), "n_threads": n_threads}
+        return self.recommend_rows(matrix, k, allowed, exclusions, users=users, unknown=unknown, **options)
 
     def encode_histories(self, histories: Histories) -> tuple[sp.csr_array, list[list[Any]]]:
         """Return histories as rows in the model's columns, and for each history the items that the model does not know."""
-        return encode_histories(histories, self.catalog)
+        return encode_histories(histories, self.catalog, self.scorer, self.recipe.takes_dislikes)
 
     def recommend_rows(
         self,
@@ -189,12 +218,13 @@ class Recommender:
         *,
         users: list[Any] | None = None,
         unknown: list[list[Any]] | None = None,
+        reranking: Reranking | None = None,
         n_threads: int | None = None,
     ) -> Recommendations:
         """Return lists for histories in the model's columns, as ids and titles. `recommend` and `recommend_for` call it."""
-        columns, scores = self.top_k(histories, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads)
+        ranked = self._rank(histories, k, allowed, exclusions, reranking, n_threads)
         fallback = (np.diff(histories.indptr) == 0).tolist()
-        return self._name_lists(columns, scores, users, unknown or [[] for _ in columns], fallback)
+        return self._name_lists(*ranked[:2], users, unknown or [[] for _ in fallback], fallback, ranked[2])
 
     def recommend_to(
         self,
@@ -209,6 +239,8 @@ class Recommender:
         deny_tags: Iterable[str] = (),
         exclude_seen: bool = True,
         exclude_self: bool = False,
+        rerank: RerankerLike | Iterable[RerankerLike] = (),
+        depth: int = DEFAULT_DEPTH,
         n_threads: int | None = None,
     ) -> None:
         """Write the k best items of many users to a file: user, rank, item, title, score.
@@ -223,7 +255,7 @@ class Recommender:
             Users of the model; all of them if left out.
         histories
             The interactions of new users, to write their lists instead. Items that the model does not know are ignored.
-        k, allow, deny, allow_tags, deny_tags, exclude_seen, exclude_self, n_threads
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, exclude_self, rerank, depth, n_threads
             As in `recommend`.
         """
         if histories is not None:
@@ -238,13 +270,11 @@ class Recommender:
             user_ids = known.users.tolist() if rows is None else known.users[rows]
         exclusions = Exclusions(exclude_seen, user_ids if exclude_self else None)
         k = min(require_whole_number("k", k, example=10), len(self.catalog))
-        allowed = self.catalog.allowed(allow, deny, allow_tags, deny_tags)
+        allowed, reranking = self.catalog.allowed(allow, deny, allow_tags, deny_tags), Reranking.of(rerank, depth)
 
         def blocks() -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-            ranked = rank_blocks(
-                self.scorer, self.catalog, matrix, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
-            )
-            for start, columns, scores in ranked:
+            options: dict[str, Any] = {"allowed": allowed, "exclusions": exclusions, "n_threads": n_threads}
+            for start, columns, scores, _ in rank_and_rerank(self.scorer, self.catalog, matrix, k, reranking, **options):
                 yield np.arange(start, start + len(columns)), columns, scores
 
         write_lists(path, user_ids, self.catalog, blocks())
@@ -272,7 +302,8 @@ class Recommender:
         """Return the contribution of each history item to the score of `item`, which is their sum.
 
         Items that the model does not know add nothing and are returned in `.unknown`. A model that learns from features of the
-        items also returns what each feature of `item` contributed, in `.features`.
+        items also says in `.features` what each feature of `item` adds, and a model of several kinds of events in `.by_kind`
+        what each kind adds.
         """
         row, (unknown,) = self.encode_histories([history])
         columns, column = row.indices, self.catalog.column(item)
@@ -285,6 +316,7 @@ class Recommender:
             None if titles is None else dict(zip(ids, titles, strict=True)),
             unknown,
             self._explain_features(columns, row.data, column),
+            self._explain_kinds(row, column, ids, order),
         )
 
     def influence(self, history: History, item: Any, limit: int = 10) -> Influence:
@@ -379,7 +411,82 @@ class Recommender:
         with limit_threads(n_threads):
             scorer = self.recipe.add_items(self.scorer, known, known.join(added))
         histories = None if self.histories is None else self.histories.with_catalog(catalog)
-        return Recommender(scorer, self.recipe, catalog, histories, self.log_position)
+        return Recommender(scorer, self.recipe, catalog, histories, log_position=self.log_position)
+
+    def _explain_kinds(self, row: sp.csr_array, column: int, ids: list[Any], order: np.ndarray) -> dict[Any, dict[str, float]]:
+        """Return what each kind of event of each history item adds, where the model has several kinds."""
+        if not isinstance(self.scorer, ExplainsKinds) or self.scorer.kinds is None:
+            return {}
+        parts, occurred = self.scorer.contributions_by_kind(row.indices, row.data, column), self.history_values(row.data)
+        names = self.scorer.kinds
+        return {
+            id: {kind: float(parts[place, names.index(kind)]) for kind in occurred[place]}
+            for id, place in zip(ids, order.tolist(), strict=True)
+        }
+
+    def history_values(self, values: np.ndarray) -> list[Any]:
+        """Return values of histories as weights, or as kinds of events where the model has several."""
+        encoder = self.scorer
+        return encoder.decode_values(values) if isinstance(encoder, EncodesHistories) else values.tolist()
+
+    def explain_missing(
+        self,
+        history: History,
+        item: Any,
+        k: int = 10,
+        *,
+        allow: Iterable[Any] | None = None,
+        deny: Iterable[Any] | None = None,
+        allow_tags: Iterable[str] | None = None,
+        deny_tags: Iterable[str] = (),
+        exclude_seen: bool = True,
+        pool: int | None = DEFAULT_POOL,
+        n_threads: int | None = None,
+    ) -> MissingExplanation:
+        """Say why an item is missing from the list of a history, and which smallest change of the history would bring it in.
+
+        Parameters
+        ----------
+        history
+            Item ids, or item id → weight, as in `recommend_for`.
+        item
+            The item in question. It may be unknown to the model.
+        k, allow, deny, allow_tags, deny_tags, exclude_seen, n_threads
+            As in `recommend_for`: they make the list that the item is missing from. Re-ranking is not considered.
+        pool
+            How many items to consider for adding: those that raise the item's score most, and those now in the list. None
+            considers all, so that the smallest change of one or two items is found if there is one; that takes memory and
+            time of the order of the squared number of items.
+
+        Returns
+        -------
+        MissingExplanation
+            Its `status`, `rank` and the score it is `lacking`; if it is ranked out, the smallest `addition` to the history
+            and the smallest `removal`, and what was `searched`.
+        """
+        row, (unknown,) = self.encode_histories([history])
+        k = min(require_whole_number("k", k, example=10), len(self.catalog))
+        if pool is not None:
+            require_whole_number("pool", pool, example=DEFAULT_POOL)
+        column = int(self.catalog.ids.positions([item])[0])
+        if column < 0:
+            return MissingExplanation(item, None, UNKNOWN, k, unknown=tuple(unknown), fallback=row.nnz == 0)
+        everything = np.ones(len(self.catalog), np.bool_)
+        not_denied, permitted = (
+            everything if mask is None else mask
+            for mask in (
+                self.catalog.allowed(deny=deny, deny_tags=deny_tags),
+                self.catalog.allowed(allow, deny, allow_tags, deny_tags),
+            )
+        )
+        status = ""
+        if exclude_seen and column in row.indices:
+            status = SEEN
+        elif not permitted[column]:
+            status = NOT_ALLOWED if not_denied[column] else DENIED
+        question = MissingItem(self.scorer, self.catalog, row, column, k, permitted, exclude_seen)
+        with limit_threads(n_threads):
+            return explain_missing_item(question, status, pool, unknown)
 
     def add_users(self, events: Interactions, *, n_threads: int | None = None) -> Recommender:
         """Return a model that has also learned from these new users, equal to a new fit at a fraction of its cost.
@@ -445,7 +552,7 @@ class Recommender:
             raise NotSupported("a full-rank autoencoder of weights for decay", reason, "Leave decay out, or fit it again")
         after = histories.scaled(factor)
         recipe, scorer = self.recipe.fade(self.scorer, after, factor)
-        return Recommender(scorer, recipe, after.catalog, after, self.log_position)
+        return Recommender(scorer, recipe, after.catalog, after, log_position=self.log_position)
 
     def _update(
         self, after: Interactions, change: RowChange, n_threads: int | None, *, is_approximation_allowed: bool = False
@@ -457,16 +564,16 @@ class Recommender:
             got = f"{name}, which learns events but cannot forget or add exactly" if can_refine else name
             raise NotSupported(expected, got, "Fit it again")
         if change.rows.shape[0] == 0 and len(after.items) == self.scorer.n_items:
-            return Recommender(self.scorer, self.recipe, after.catalog, after, self.log_position)
+            return Recommender(self.scorer, self.recipe, after.catalog, after, log_position=self.log_position)
         with limit_threads(n_threads):
             update = self.recipe.update if isinstance(self.recipe, SupportsUpdates) else self.recipe.refine  # type: ignore[attr-defined]
             scorer = update(self.scorer, after, change)
-        return Recommender(scorer, self.recipe, after.catalog, after, self.log_position)
+        return Recommender(scorer, self.recipe, after.catalog, after, log_position=self.log_position)
 
     def scores(self, events: Interactions, *, n_threads: int | None = None) -> np.ndarray:
         """Return dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""
         require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
-        histories = events.reindex(events.users, self.catalog.ids).matrix
+        histories = encode_events(events, self.scorer).reindex(events.users, self.catalog.ids).matrix
         n_users, n_items = histories.shape
         require_memory(8 * n_users * n_items, f"{n_users:,} × {n_items:,} scores", "Use recommend")
         scores = None
@@ -516,6 +623,7 @@ class Recommender:
         *,
         allowed: np.ndarray | None = None,
         exclusions: Exclusions = EXCLUDE_SEEN,
+        reranking: Reranking | None = None,
         n_threads: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return columns and scores of the k best items for histories in the model's columns.
@@ -523,6 +631,18 @@ class Recommender:
         A short list ends in column −1 and score −inf. Items of a history are excluded unless `exclusions` says otherwise.
         A history without any item gets the most popular items.
         """
+        return self._rank(histories, k, allowed, exclusions, reranking, n_threads)[:2]
+
+    def _rank(
+        self,
+        histories: sp.csr_array,
+        k: int,
+        allowed: np.ndarray | None,
+        exclusions: Exclusions,
+        reranking: Reranking | None,
+        n_threads: int | None,
+    ) -> tuple[np.ndarray, np.ndarray, RerankTrace | None]:
+        """Return columns, scores and what re-ranking moved."""
         n_items = len(self.catalog)
         k = min(require_whole_number("k", k, example=10), n_items)
         if histories.shape[1] != n_items or histories.indices.max(initial=0) >= n_items or histories.indices.min(initial=0) < 0:
@@ -530,13 +650,14 @@ class Recommender:
         histories = histories if histories.has_sorted_indices else histories.sorted_indices()
         columns = np.empty((histories.shape[0], k), np.int32)
         scores = np.empty((histories.shape[0], k))
-        blocks = rank_blocks(
-            self.scorer, self.catalog, histories, k, allowed=allowed, exclusions=exclusions, n_threads=n_threads
-        )
-        for start, block_columns, block_scores in blocks:
+        options: dict[str, Any] = {"allowed": allowed, "exclusions": exclusions, "n_threads": n_threads}
+        traces = []
+        ranked = rank_and_rerank(self.scorer, self.catalog, histories, k, reranking, **options)
+        for start, block_columns, block_scores, trace in ranked:
             rows = slice(start, start + len(block_columns))
             columns[rows], scores[rows] = block_columns, block_scores
-        return columns, scores
+            traces += [] if trace is None else [trace]
+        return columns, scores, RerankTrace.join(traces) if traces else None
 
     def _name_lists(
         self,
@@ -545,6 +666,7 @@ class Recommender:
         users: list[Any] | None = None,
         unknown: list[list[Any]] | None = None,
         fallback: list[bool] | None = None,
+        trace: RerankTrace | None = None,
     ) -> Recommendations:
         """Turn columns into ids and titles."""
         lists = [row[row >= 0] for row in columns]
@@ -555,6 +677,7 @@ class Recommender:
             unknown,
             fallback,
             None if self.catalog.titles is None else [self.catalog.titles_of(row) or [] for row in lists],
+            trace,
         )
 
     def _require_histories(self) -> Interactions:
@@ -577,7 +700,14 @@ class Recommender:
         """Write the model to a folder of safetensors and JSON, atomically; `gr.load` reads it."""
         facts, arrays = self.scorer.save()
         saved = SavedModel(
-            self.recipe.to_json(), self.scorer.name, facts, arrays, self.catalog, self.histories, self.log_position
+            self.recipe.to_json(),
+            self.scorer.name,
+            facts,
+            arrays,
+            self.catalog,
+            self.histories,
+            self.card,
+            self.log_position,
         )
         save_model_folder(path, saved)
 
@@ -599,4 +729,4 @@ def load_model(path: str | Path, *, private: bool = False) -> Recommender:
         scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
         require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
         recipe = MODELS.find(saved.recipe["name"])(**params_of_json(saved.recipe))
-        return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.log_position)
+        return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.card, saved.log_position)

@@ -1,4 +1,4 @@
-"""The registry: models, scorers, losses and metrics by name, open to classes from outside the package.
+"""The registry: models, scorers, losses, metrics and re-rankers by name, open to classes from outside the package.
 
 One line registers a class, `gramian.register(MyModel)`; it can then be saved, loaded, tuned, served and listed on the
 command line. Modules that register something are found by the entry-point group `gramian.plugins`, or are named in the
@@ -76,19 +76,21 @@ MODELS: Registry[Any] = Registry("model", example="EASE()")
 SCORERS: Registry[Any] = Registry("scorer")
 LOSSES: Registry[Any] = Registry("loss")
 METRICS: Registry[Any] = Registry("metric")
+RERANKERS: Registry[Any] = Registry("re-ranker")
 
 
 def register(entry: R) -> R:
-    """Register a model, scorer or loss class, or a metric. Returns it, so that it can be used as a decorator.
+    """Register a model, scorer, loss or re-ranker class, or a metric. Returns it, so that it can be used as a decorator.
 
     Parameters
     ----------
     entry
-        A subclass of `Recipe`, `Scorer` or `Loss`, or a `Metric`. It is found under its `name`, or else under its class name.
+        A subclass of `Recipe`, `Scorer`, `Loss` or `Reranker`, or a `Metric`. It is found under its `name`, or else under its
+        class name.
     """
     registry = getattr(entry, "registry", None)
     if not isinstance(registry, Registry):
-        raise InvalidInput("a model, scorer or loss class, or a metric", repr(entry), "Subclass one of them")
+        raise InvalidInput("a model, scorer, loss or re-ranker class, or a metric", repr(entry), "Subclass one of them")
     registry.add(getattr(entry, "name", None) or entry.__name__, entry)  # type: ignore[attr-defined]
     return entry
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from gramian.core.reranking import Move, RerankTrace
 from gramian.data.frames import convert_frame, render_html
 from gramian.data.tables import to_series
 
@@ -32,6 +33,8 @@ class Recommendations:
         For each list whether nothing was known of the history, so that it shows the most popular items.
     titles
         The titles of the items, where the model has them.
+    trace
+        What re-ranking moved, where lists were re-ranked. `scores` are then still those of the model, and not in order.
     """
 
     items: list[list[Any]]
@@ -40,6 +43,7 @@ class Recommendations:
     unknown: list[list[Any]] | None = None
     fallback: list[bool] | None = None
     titles: list[list[str]] | None = None
+    trace: RerankTrace | None = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -48,8 +52,30 @@ class Recommendations:
         lists = "1 list" if len(self) == 1 else f"{len(self):,} lists"
         return f"Recommendations({lists} of up to {max(map(len, self.items), default=0):,} items)"
 
+    def moves(self, row: int = 0) -> list[Move]:
+        """Return what re-ranking moved within a list, into it or out of it, stage by stage; nothing if it was not re-ranked.
+
+        Parameters
+        ----------
+        row
+            The number of the list.
+        """
+        return [] if self.trace is None else self.trace.moves(row)
+
+    def from_ranks(self, row: int = 0) -> list[int]:
+        """Return the rank, from 1, that the model itself gave to each item of a list.
+
+        Parameters
+        ----------
+        row
+            The number of the list.
+        """
+        return list(range(1, len(self.items[row]) + 1)) if self.trace is None else self.trace.from_ranks(row)
+
     def frame(self, library: str = "polars") -> Any:
         """Return one row per recommendation: user (or number of the history), rank, item, title where known, score.
+
+        Lists that were re-ranked have the model's own rank in `from_rank`.
 
         Parameters
         ----------
@@ -63,6 +89,8 @@ class Recommendations:
         }
         if self.titles is not None:
             columns["title"] = [title for row in self.titles for title in row]
+        if self.trace is not None:
+            columns["from_rank"] = [rank for row in range(len(self)) for rank in self.from_ranks(row)]
         columns["score"] = [score for row in self.scores for score in row]
         return convert_frame(pl.DataFrame([to_series(name, values) for name, values in columns.items()]), library)
 
@@ -77,7 +105,7 @@ class Recommendations:
     def _repr_html_(self) -> str:
         """The first lists as a table, for notebooks."""
         first = {field.name: getattr(self, field.name) for field in fields(self)}
-        first = {name: None if lists is None else lists[:MAX_SHOWN_LISTS] for name, lists in first.items()}
+        first = {name: lists if name == "trace" or lists is None else lists[:MAX_SHOWN_LISTS] for name, lists in first.items()}
         shown = Recommendations(**first)
         table = shown.frame()
         rows = [(*row[:-1], f"{row[-1]:.4f}") for row in table.rows()]
@@ -111,6 +139,8 @@ class Explanation(Mapping[Any, float]):
     features
         Feature of the explained item → contribution, strongest first, where the model learns from features. This is the same
         score taken apart in another way: `features` and `from_interactions` add up to it, too.
+    by_kind
+        History item → kind of event → contribution, where the model has several kinds. They add up to the item's.
     """
 
     def __init__(
@@ -119,9 +149,10 @@ class Explanation(Mapping[Any, float]):
         titles: dict[Any, str] | None = None,
         unknown: Sequence[Any] = (),
         features: dict[str, float] | None = None,
+        by_kind: dict[Any, dict[str, float]] | None = None,
     ) -> None:
         self.contributions, self.titles, self.unknown = contributions, titles or {}, list(unknown)
-        self.features = features or {}
+        self.features, self.by_kind = features or {}, by_kind or {}
 
     def __getitem__(self, item: Any) -> float:
         return self.contributions[item]
@@ -134,13 +165,17 @@ class Explanation(Mapping[Any, float]):
 
     def __repr__(self) -> str:
         strongest = list(self.contributions.items())[:MAX_SHOWN_CONTRIBUTIONS]
-        texts = [f"{self.titles.get(item, item)}: {value:+.4f}" for item, value in strongest]
+        texts = [f"{self.titles.get(item, item)}{self._format_kinds(item)}: {value:+.4f}" for item, value in strongest]
         if len(self) > len(strongest):
             texts.append(f"{len(self) - len(strongest):,} others: {self.score - sum(v for _, v in strongest):+.4f}")
         strongest_features = list(self.features.items())[:MAX_SHOWN_CONTRIBUTIONS]
         by_feature = ", ".join(f"{name} {value:+.4f}" for name, value in strongest_features)
         features = f"; by features {by_feature}" if by_feature else ""
         return f"Explanation({', '.join(texts)}{features}; score {self.score:.4f})"
+
+    def _format_kinds(self, item: Any) -> str:
+        """Format the kinds of events of an item, as in ' (view, buy)'."""
+        return f" ({', '.join(self.by_kind[item])})" if item in self.by_kind else ""
 
     @property
     def score(self) -> float:
@@ -153,7 +188,7 @@ class Explanation(Mapping[Any, float]):
         return self.score - float(sum(self.features.values()))
 
     def frame(self, library: str = "polars") -> Any:
-        """Return one row per history item, strongest first: item, title where known, contribution.
+        """Return one row per history item, strongest first: item, title where known, contribution, and that of each kind.
 
         Parameters
         ----------
@@ -163,6 +198,9 @@ class Explanation(Mapping[Any, float]):
         columns = {"item": list(self), "contribution": list(self.values())}
         if self.titles:
             columns = {"item": columns["item"], "title": [self.titles[item] for item in self], **columns}
+        kinds = dict.fromkeys(kind for parts in self.by_kind.values() for kind in parts)
+        for kind in kinds:
+            columns[f"by {kind}"] = [self.by_kind[item].get(kind, 0.0) for item in self]
         return convert_frame(pl.DataFrame([to_series(name, values) for name, values in columns.items()]), library)
 
     def _repr_html_(self) -> str:

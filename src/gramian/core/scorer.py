@@ -6,18 +6,21 @@ A scorer must return scores and save itself. It has a further capability if it h
     SupportsSimilarity     similar(item)
     SupportsWeights        weights()
     SupportsFactors        factors(), user_vectors(histories)
+    ExplainsKinds          kinds, contributions_by_kind(history, values, item)
+    EncodesHistories       encode_events(events), encode_history(history, items), decode_values(values)
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
 
 from gramian.core.registry import SCORERS
+from gramian.data.interactions import Interactions
 from gramian.errors import NotSupported
 
 USERS_PER_BLOCK = 16_384  # scored at once: enough to share the packing of weights, few enough to bound the memory
@@ -67,6 +70,37 @@ class Scorer(ABC):
 
 
 @runtime_checkable
+class EncodesHistories(Protocol):
+    """Takes histories in values of its own, such as the kinds of events of an item, or how long ago it was."""
+
+    def encode_events(self, events: Interactions) -> Interactions:
+        """Return interactions with the values that `panels` takes."""
+        ...
+
+    def encode_history(self, history: Any, items: list[Any]) -> Iterable[float]:
+        """Return the value of each item of a history: a list of items, oldest first, or a mapping from items."""
+        ...
+
+    def decode_values(self, values: np.ndarray) -> list[Any]:
+        """Return values as a mapping of `encode_history` has them."""
+        ...
+
+
+@runtime_checkable
+class ExplainsKinds(Protocol):
+    """Scores are sums over the history and over kinds of events."""
+
+    @property
+    def kinds(self) -> tuple[str, ...] | None:
+        """The names of the kinds; None if there is one."""
+        ...
+
+    def contributions_by_kind(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
+        """Return what each kind of event of each history column adds to the score of an item: columns × kinds."""
+        ...
+
+
+@runtime_checkable
 class SupportsExplanations(Protocol):
     """Scores are sums over the history."""
 
@@ -81,6 +115,15 @@ class SupportsSimilarity(Protocol):
 
     def similar(self, item: int) -> np.ndarray:
         """Return the similarity of every item to this one."""
+        ...
+
+
+@runtime_checkable
+class ComparesLists(SupportsSimilarity, Protocol):
+    """Similarities of few items, faster than by the rows of `similar`."""
+
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        """Return the similarity of all pairs of columns in each list, lists × depth × depth; any value where one is −1."""
         ...
 
 
@@ -126,6 +169,17 @@ def require_capability(scorer: Scorer, capability: type[Capability], model: obje
     if capability not in scorer.capabilities:
         raise NotSupported(CAPABILITIES[capability], str(model), EXAMPLES[capability])
     return scorer  # type: ignore[return-value]
+
+
+def compare_items(scorer: Scorer, lists: np.ndarray) -> np.ndarray:
+    """Return the similarity of all pairs of columns in each list, lists × depth × depth; any value where one is −1."""
+    similar = require_capability(scorer, SupportsSimilarity, f"the scorer {scorer.name!r}").similar
+    if isinstance(scorer, ComparesLists):
+        return scorer.similarities(lists)
+    columns, places = np.unique(np.maximum(lists, 0), return_inverse=True)
+    matrix = np.array([similar(column)[columns] for column in columns.tolist()], np.float32).reshape(len(columns), -1)
+    places = places.reshape(lists.shape)
+    return matrix[places[:, :, None], places[:, None, :]]
 
 
 def align_panels(streams: Sequence[Panels]) -> Iterator[tuple[int, list[np.ndarray]]]:

@@ -9,12 +9,13 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from gramian.data.features import Features, align_features, merge_features
 from gramian.data.ids import Index, as_id_list
 from gramian.data.suggestions import find_close_texts, find_id_by_text, suggest_ids
 from gramian.data.tags import parse_tags
-from gramian.errors import InvalidInput, UnknownId
+from gramian.errors import InvalidInput, NotSupported, UnknownId
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,6 +135,27 @@ class Catalog:
             for tag in tags:
                 columns.setdefault(tag, []).append(column)
         return columns
+
+    @cached_property
+    def tag_names(self) -> list[str]:
+        """The tags that items have, sorted: the columns of `tag_shares`."""
+        return sorted(self.columns_by_tag)
+
+    @cached_property
+    def tag_shares(self) -> sp.csr_array:
+        """Items × tags: each item's tags with equal shares that sum to 1; an empty row for an item without tags.
+
+        Raises `NotSupported` if the catalog has no tags at all.
+        """
+        if not self.columns_by_tag:
+            do = "Read them with the events, gr.read(..., tags=...), or add them: events.with_tags(...)"
+            raise NotSupported("items with tags", "a catalog without", do)
+        columns = {tag: column for column, tag in enumerate(self.tag_names)}
+        tags = self.tags or ()
+        sizes = np.array([len(item_tags) for item_tags in tags], np.int64)
+        indices = [column for item_tags in tags for column in sorted(columns[tag] for tag in item_tags)]
+        arrays = np.repeat(1 / np.maximum(sizes, 1), sizes), np.array(indices, np.int32), np.append(0, np.cumsum(sizes))
+        return sp.csr_array(arrays, (len(self), len(columns)))
 
     def has_tag(self, tags: Iterable[str]) -> np.ndarray:
         """Return a mask of the items that have at least one of these tags."""

@@ -8,13 +8,15 @@ a zone are taken as UTC. In `08/05/2011` the order of day and month is ambiguous
 
 from __future__ import annotations
 
-from datetime import date
+import datetime as dt
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from gramian.data.numbers import infer_type, parse_floats, parse_integers, require_finite_numbers
 from gramian.errors import InvalidInput
+from gramian.validation import is_number
 
 CLOCK = (
     r"(?:[T, ]+(?<hour>\d{1,2}):(?<minute>\d{2})(?::(?<second>\d{2})(?:[.,](?<fraction>\d{1,9}))?)?"
@@ -98,6 +100,19 @@ def parse_text_times(column: pl.Series, rows: pl.Series) -> pl.Series:
     return parsed
 
 
+def parse_cutoff(cutoff: Any, times: np.ndarray) -> Any:
+    """Return a cutoff time in the type of the times."""
+    try:
+        if times.dtype.kind != "M" and is_number(cutoff):
+            return cutoff
+        if times.dtype.kind == "M" and not is_number(cutoff):
+            is_aware = isinstance(cutoff, dt.datetime) and cutoff.tzinfo is not None
+            return np.datetime64(cutoff.astimezone(dt.UTC).replace(tzinfo=None) if is_aware else cutoff).astype(times.dtype)
+    except (TypeError, ValueError):
+        pass
+    raise InvalidInput(f"a time comparable with {times.dtype}", repr(cutoff), "Pass it in the type of the times")
+
+
 def _assemble(groups: pl.Series) -> np.ndarray:
     """Return datetimes in UTC from text fields; NaT where the calendar or the clock has no such time."""
     fields = groups.struct.unnest()
@@ -147,7 +162,7 @@ def _refuse_ambiguous(text: pl.Series, rows: pl.Series, groups: pl.DataFrame, di
     example, row = text.filter(differs)[0], rows.filter(differs)[0]
     fields = groups.filter(differs).row(0, named=True)
     first, following, year = int(fields["first"]), int(fields["next"]), int(fields["year"])
-    readings = [f"{date(year, m, d):%B} {d}" for d, m in ((first, following), (following, first))]
+    readings = [f"{dt.date(year, m, d):%B} {d}" for d, m in ((first, following), (following, first))]
     clock = "" if fields["hour"] is None else " %H:%M" if fields["half"] is None else " %I:%M"
     clock += (":%S" if fields["second"] else "") + (" %p" if fields["half"] else "")
     formats = [f"'{fields['mark'].join(order)}{clock}'" for order in (("%d", "%m", "%Y"), ("%m", "%d", "%Y"))]

@@ -15,9 +15,11 @@ import scipy.sparse as sp
 
 from gramian.data.catalog import Catalog
 from gramian.data.dates import parse_times
+from gramian.data.decay import compute_decay
 from gramian.data.features import Features
 from gramian.data.frames import render_html
 from gramian.data.ids import Index, factorize, is_missing
+from gramian.data.kinds import has_kind, is_target, parse_kind_column, parse_kind_weights
 from gramian.data.numbers import require_finite_numbers, require_weights
 from gramian.data.summary import ReadSummary
 from gramian.data.tables import Columns, as_table, column_names, select_columns, to_series
@@ -37,7 +39,8 @@ class Interactions:
     Parameters
     ----------
     matrix
-        Users × items in CSR form: float32, sorted columns, every stored value above 0.
+        Users × items in CSR form: float32, sorted columns, no stored 0. Values below 0 are dislikes. With `kinds`, a value is
+        the set of the kinds that occurred, as a bit set.
     users
         The ids of the rows.
     catalog
@@ -46,6 +49,9 @@ class Interactions:
         One per stored entry, in the order of `matrix.data`.
     read_summary
         What was read and what was dropped, if these interactions come directly from a table or a file.
+    kinds
+        The kinds of events that are kept apart, such as ("view", "cart", "buy"), the one to predict last; None where all
+        interactions are of one kind.
     """
 
     matrix: sp.csr_array
@@ -53,9 +59,11 @@ class Interactions:
     catalog: Catalog
     times: np.ndarray | None = None
     read_summary: ReadSummary | None = None
+    kinds: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        counts = np.bincount(self.matrix.indices, minlength=self.n_items)
+        liked = self.matrix.indices[self.matrix.data > 0] if self.has_dislikes else self.matrix.indices
+        counts = np.bincount(liked, minlength=self.n_items)
         object.__setattr__(self, "catalog", self.catalog.with_popularity(counts))
 
     @staticmethod
@@ -71,6 +79,12 @@ class Interactions:
         tags: str | None = None,
         time_format: str | None = None,
         weight: str | None = None,
+        kind: str | None = None,
+        kinds: Iterable[Any] | None = None,
+        weights: Mapping[Any, float] | None = None,
+        half_life: Any = None,
+        signed: bool = False,
+        max_dislike: float | None = None,
         skip_nulls: bool = False,
         tag_separator: str = "|",
     ) -> Interactions:
@@ -96,8 +110,20 @@ class Interactions:
         weight
             "binary", "log", "bm25" or "tfidf" turn values into weights as `with_weights` does. Without `value`, the number of
             events of a user and an item is its value.
+        kind
+            Column of the kinds of events, such as "view" and "buy". Pass `weights` or `kinds` with it.
+        kinds
+            Keep these kinds apart, the one to predict last: `kinds=["view", "cart", "buy"]`, for `gr.MultiBehaviorEASE`.
+        weights
+            Add the kinds up, each with its weight: `weights={"view": 0.2, "cart": 0.5, "buy": 1}`. A weight of 0 drops a kind.
+        half_life
+            In which time the weight of an interaction halves, such as "90d"; the same as `decayed(half_life)` afterwards.
+        signed
+            Accept values below 0, which are dislikes.
+        max_dislike
+            With `min_value=("rating", 4), max_dislike=2` ratings of at most 2 are dislikes, which count −1.
         skip_nulls
-            Drop rows without a user, item, value or time. Otherwise they are refused.
+            Drop rows without a user, item, value, time or kind. Otherwise they are refused.
         tag_separator
             What stands between the tags of a text.
 
@@ -105,23 +131,27 @@ class Interactions:
         -------
         Interactions
         """
-        column_arguments = user or item or value or time or title or tags or time_format or skip_nulls
+        column_arguments = user or item or value or time or title or tags or time_format or skip_nulls or half_life is not None
+        column_arguments = column_arguments or kind or kinds is not None or weights is not None or max_dislike is not None
         if isinstance(data, Interactions):
-            if column_arguments or weight or min_value is not None:
+            if column_arguments or weight or signed or min_value is not None:
                 raise InvalidInput("a table or a matrix to read columns of", "Interactions", "Use them as they are")
             return data
         if sp.issparse(data) or isinstance(data, np.ndarray):
             if column_arguments:
                 raise InvalidInput("no column names with a matrix", "a column name", "Pass a table, or drop the names")
-            return interactions_from_matrix(data, min_value, weight)
+            return interactions_from_matrix(data, min_value, weight, signed)
         table = as_table(data)
-        columns = Columns.of(column_names(table), user, item, value, min_value, time, title, tags)
+        kind_column = parse_kind_column(kind, kinds, weights)
+        columns = Columns.of(column_names(table), user, item, value, min_value, time, title, tags, kind_column)
         columns = columns.with_options(time_format, weight, skip_nulls, tag_separator)
+        columns = columns.with_signals(half_life, signed, max_dislike)
         return interactions_from_columns(select_columns(table, columns.needed), columns)
 
     def __repr__(self) -> str:
-        weighted = "" if self.is_binary else ", weighted"
-        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions{weighted})"
+        values = "" if self.is_binary else ", weighted" if self.kinds is None else f", kinds {', '.join(self.kinds)}"
+        values += ", with dislikes" if self.has_dislikes else ""
+        return f"Interactions({self.n_users:,} users × {self.n_items:,} items, {self.n_interactions:,} interactions{values})"
 
     def _repr_html_(self) -> str:
         """The sizes and the most popular items as a table, for notebooks."""
@@ -171,6 +201,21 @@ class Interactions:
         return bool((self.matrix.data == 1).all())
 
     @cached_property
+    def has_unit_weights(self) -> bool:
+        """Whether every interaction counts 1, or −1 if it is a dislike."""
+        return self.is_binary or bool((np.abs(self.matrix.data) == 1).all())
+
+    @cached_property
+    def has_dislikes(self) -> bool:
+        """Whether some values are below 0."""
+        return bool((self.matrix.data < 0).any())
+
+    @property
+    def can_be_target(self) -> np.ndarray:
+        """Whether each stored entry is something to predict: no dislike and, of several kinds, the last one."""
+        return is_target(self.matrix.data, self.kinds)
+
+    @cached_property
     def rows(self) -> np.ndarray:
         """The user row of every stored entry."""
         return row_of_entry(self.matrix)
@@ -183,10 +228,16 @@ class Interactions:
             digest.update(ids.astype("<i8").tobytes() if ids.dtype == np.int64 else repr(ids.tolist()).encode())
         for array, dtype in ((self.matrix.indptr, "<i8"), (self.matrix.indices, "<i4"), (self.matrix.data, "<f4")):
             digest.update(array.astype(dtype).tobytes())
+        if self.kinds is not None:
+            digest.update(repr(self.kinds).encode())
         return digest.hexdigest()
 
     def frame(self) -> pl.DataFrame:
-        """Return the events as a table: user_id, item_id, value, and time where known."""
+        """Return the events as a table: user_id, item_id, value, and time where known. With `kinds`, one row for each kind
+        that occurred, in the column kind."""
+        if self.kinds is not None:
+            parts = [self.of_kind(kind).frame().with_columns(kind=pl.lit(kind)).drop("value") for kind in self.kinds]
+            return pl.concat(parts)
         columns: dict[str, Any] = {
             "user_id": to_series("user_id", self.users[self.rows]),
             "item_id": to_series("item_id", self.items[self.matrix.indices]),
@@ -238,10 +289,73 @@ class Interactions:
         Interactions
         """
         reference = self if reference is None else reference
+        for events in (self, reference):
+            events.require_one_kind(f"weight={weight!r}")
+            events.require_no_dislikes(f"weight={weight!r}", "it is made from counts")
         items = self.items.union(reference.items)  # the columns of this matrix come first and keep their numbers
         counts, reference_counts = (events.reindex(events.users, items).matrix for events in (self, reference))
         data = compute_weights(weight, counts, reference_counts)
         return replace(self, matrix=sp.csr_array((data, self.matrix.indices, self.matrix.indptr), self.matrix.shape))
+
+    def of_kind(self, kind: Any) -> Interactions:
+        """Return the interactions of one kind, each counting 1, with the same users and items."""
+        kinds = self._require_kinds()
+        if str(kind) not in kinds:
+            raise InvalidInput(f"one of the kinds {', '.join(kinds)}", repr(kind), "Choose one of them")
+        part = self.keep(has_kind(self.matrix.data, kinds.index(str(kind))))
+        ones = np.ones(part.n_interactions, np.float32)
+        matrix = sp.csr_array((ones, part.matrix.indices, part.matrix.indptr), part.matrix.shape)
+        return replace(part, matrix=matrix, kinds=None)
+
+    def with_kind_weights(self, weights: Mapping[Any, float]) -> Interactions:
+        """Return the kinds added up, each with its weight: {"view": 0.2, "cart": 0.5, "buy": 1}; 0 drops a kind."""
+        by_kind = parse_kind_weights(weights, self._require_kinds())
+        data = sum(weight * has_kind(self.matrix.data, k) for k, weight in enumerate(by_kind))
+        matrix = sp.csr_array((np.asarray(data, np.float32), self.matrix.indices, self.matrix.indptr), self.matrix.shape)
+        return replace(self, matrix=matrix, kinds=None).keep(matrix.data > 0)
+
+    def decayed(self, half_life: Any, now: Any = None) -> Interactions:
+        """Return the same interactions with weights that halve with every half-life of their age.
+
+        Parameters
+        ----------
+        half_life
+            Text with a unit, such as "90d" (s, min, h, d, w, y), a timedelta, or a number in the unit of the times. Infinity
+            changes nothing.
+        now
+            The time at which an interaction has its full weight; the latest one if left out. Pass the end of the training
+            data where weights of later data must be comparable.
+
+        Returns
+        -------
+        Interactions
+        """
+        self.require_one_kind("half_life")
+        if self.times is None:
+            raise InvalidInput("interactions with times", "none", 'Read them with time="timestamp"')
+        data = self.matrix.data * compute_decay(self.times, half_life, now)
+        data = np.copysign(np.maximum(np.abs(data), np.finfo(np.float32).tiny), data).astype(np.float32)
+        return replace(self, matrix=sp.csr_array((data, self.matrix.indices, self.matrix.indptr), self.matrix.shape))
+
+    def require_one_kind(self, purpose: str) -> None:
+        """Raise `InvalidInput` if the interactions are of several kinds that are kept apart."""
+        if self.kinds is not None:
+            last = self.kinds[-1]
+            do = f"Add them up with events.with_kind_weights({{...}}), take events.of_kind({last!r}), or fit MultiBehaviorEASE"
+            raise InvalidInput(f"interactions of one kind for {purpose}", f"the kinds {', '.join(self.kinds)}", do)
+
+    def require_no_dislikes(self, purpose: str, reason: str) -> None:
+        """Raise `InvalidInput` if some interactions are dislikes."""
+        if self.has_dislikes:
+            n_dislikes = int((self.matrix.data < 0).sum())
+            expected = f"interactions without dislikes for {purpose}, because {reason}"
+            raise InvalidInput(expected, f"{n_dislikes:,} of them", "Drop them with events.keep(events.matrix.data > 0)")
+
+    def _require_kinds(self) -> tuple[str, ...]:
+        if self.kinds is None:
+            do = "Read them with kind='event_type', kinds=['view', 'buy'], say"
+            raise InvalidInput("interactions of several kinds", "one kind", do)
+        return self.kinds
 
     def k_core(self, users: int, items: int | None = None) -> Interactions:
         """Return the largest part in which every user has at least `users` items and every item at least `items` users.
@@ -266,9 +380,9 @@ class Interactions:
 
     def compact(self) -> Interactions:
         """Return the interactions without users and items that have none."""
-        columns = np.flatnonzero(self.popularity)
+        columns = np.unique(self.matrix.indices)
         active = self.take(np.flatnonzero(np.diff(self.matrix.indptr)))
-        return Interactions(active.matrix[:, columns], active.users, self.catalog.take(columns), active.times)
+        return replace(active, matrix=active.matrix[:, columns], catalog=self.catalog.take(columns))
 
     def keep(self, mask: np.ndarray) -> Interactions:
         """Return the same users and items with only the entries where the mask is true."""
@@ -294,7 +408,7 @@ class Interactions:
         order = order[(rows[order] >= 0) & (columns[order] >= 0)]
         matrix = csr_from_sorted(rows[order], columns[order], self.matrix.data[order], (len(users), len(items)))
         times = None if self.times is None else self.times[order]
-        return Interactions(matrix, users, Catalog(items).described_by(self.catalog), times)
+        return Interactions(matrix, users, Catalog(items).described_by(self.catalog), times, kinds=self.kinds)
 
     def with_catalog(self, catalog: Catalog) -> Interactions:
         """Return the same interactions with more items: a catalog that begins with the items of these."""
@@ -303,6 +417,8 @@ class Interactions:
 
     def join(self, others: Interactions) -> Interactions:
         """Return these users followed by other, different users; items that only the others have come last."""
+        if self.kinds != others.kinds:
+            raise InvalidInput(f"users with the kinds {self.kinds}", f"{others.kinds}", "Read both with the same kinds")
         items = self.items.union(others.items)
         first, second = (events.reindex(events.users, items) for events in (self, others))
         matrix = csr_from_sorted(
@@ -315,7 +431,8 @@ class Interactions:
         if first.times is not None and second.times is not None:
             times = np.concatenate([first.times, second.times])
         users = Index(self.users.tolist() + others.users.tolist())
-        return Interactions(matrix, users, Catalog(items).described_by(others.catalog, self.catalog), times)
+        catalog = Catalog(items).described_by(others.catalog, self.catalog)
+        return Interactions(matrix, users, catalog, times, kinds=self.kinds)
 
     def merge(self, events: Interactions) -> Interactions:
         """Return these interactions with further events of the same and of other users.
@@ -323,6 +440,8 @@ class Interactions:
         Users and items keep their rows and columns; new ones come last. Weights of one user and item add up, unless both sides
         are 0/1: then they stay 1, as in a table without values. The time kept is the latest.
         """
+        self.require_one_kind("merge")
+        events.require_one_kind("merge")
         users, items = self.users.union(events.users), self.items.union(events.items)
         shape, added = (len(users), len(items)), events.reindex(users, items)
         matrix = sp.csr_array(pad_shape(self.matrix, shape) + added.matrix)
@@ -342,7 +461,8 @@ class Interactions:
 
     def scaled(self, factor: float) -> Interactions:
         """Return the same interactions with every weight times a factor; none becomes 0."""
-        data = np.maximum(self.matrix.data * np.float32(factor), np.finfo(np.float32).tiny)
+        data = self.matrix.data * np.float32(factor)
+        data = np.where(data == 0, np.copysign(np.finfo(np.float32).tiny, self.matrix.data), data)
         return replace(self, matrix=sp.csr_array((data, self.matrix.indices, self.matrix.indptr), self.matrix.shape))
 
 
@@ -361,23 +481,25 @@ def interactions_from_columns(
         table, rows = {name: column.filter(~has_null) for name, column in table.items()}, rows.filter(~has_null)
         summary = replace(summary, n_nulls=int(has_null.sum()))
     if columns.value is not None and columns.threshold is not None:
-        mask = require_finite_numbers(table[columns.value], rows) >= columns.threshold
+        mask = columns.keeps(require_finite_numbers(table[columns.value], rows))
         table, rows = {name: column.filter(mask) for name, column in table.items()}, rows.filter(mask)
         summary = replace(summary, n_below=summary.n_below + int((~mask).sum()))
+    kinds = None
+    if columns.kind is not None:
+        kinds = columns.kind.codes(table[columns.kind.name], rows)
+        counts = columns.kind.counts(kinds)
+        table, rows = {name: column.filter(counts) for name, column in table.items()}, rows.filter(counts)
+        kinds = kinds.filter(counts)
+        if not counts.all():
+            summary = replace(summary, notes=(*summary.notes, f"{int((~counts).sum()):,} of kinds with weight 0"))
     user_codes, users = factorize(table[columns.user])
     item_codes, items = factorize(table[columns.item])
-    events = pl.DataFrame({"row": user_codes, "column": item_codes})
-    merge = []
-    if columns.value is not None and columns.threshold is None:
-        events = events.with_columns(require_weights(table[columns.value], rows).alias("value"))
-        merge.append(pl.col("value").sum())
-    elif columns.weight is not None:
-        merge.append(pl.len().alias("value"))
-    if columns.time is not None:
-        events = events.with_columns(parse_times(table[columns.time], columns.time_format, rows).alias("time"))
-        merge.append(pl.col("time").max())
-    merged = events.group_by("row", "column").agg(merge).sort("row", "column")
-    data = require_weights(merged["value"]).to_numpy() if "value" in merged.columns else np.ones(len(merged))
+    merged = merge_events(pl.DataFrame({"row": user_codes, "column": item_codes}), table, columns, rows, kinds)
+    data = (
+        require_weights(merged["value"], signed=columns.is_signed).to_numpy()
+        if "value" in merged.columns
+        else np.ones(len(merged))
+    )
     matrix = csr_from_sorted(merged["row"].to_numpy(), merged["column"].to_numpy(), data, (len(users), len(items)))
     catalog = Catalog(items)
     if columns.title is not None:
@@ -388,25 +510,55 @@ def interactions_from_columns(
         catalog = catalog.with_tags({item: tags for item, tags in pairs if tags is not None}, columns.tag_separator)
     summary = replace(
         summary,
-        n_duplicates=len(events) - len(merged),
+        n_duplicates=len(user_codes) - len(merged),
         n_interactions=len(merged),
         n_users=len(users),
         n_items=len(items),
     )
     times = merged["time"].to_numpy() if columns.time else None
-    return apply_weight(require_any(Interactions(matrix, users, catalog, times, summary)), columns.weight)
+    names = columns.kind.kinds if columns.kind is not None and columns.kind.weights is None else None
+    events = apply_weight(require_any(Interactions(matrix, users, catalog, times, summary, names)), columns.weight)
+    return events if columns.half_life is None else events.decayed(columns.half_life)
+
+
+def merge_events(
+    pairs: pl.DataFrame, table: Mapping[str, pl.Series], columns: Columns, rows: pl.Series, kinds: pl.Series | None
+) -> pl.DataFrame:
+    """Merge the events of each pair of a row and a column: row, column, and value and time where there are some."""
+    events, merge = pairs, []
+    if columns.value is not None and columns.threshold is None:
+        events = events.with_columns(require_weights(table[columns.value], rows, columns.signed).alias("value"))
+        merge.append(pl.col("value").sum())
+    elif columns.value is not None and columns.max_dislike is not None:
+        is_liked = table[columns.value].cast(pl.Float64) >= columns.threshold
+        events = events.with_columns((2.0 * is_liked.cast(pl.Float64) - 1).alias("value"))
+        merge.append(pl.col("value").sum().sign())
+    elif columns.weight is not None:
+        merge.append(pl.len().alias("value"))
+    if columns.time is not None:
+        events = events.with_columns(parse_times(table[columns.time], columns.time_format, rows).alias("time"))
+        merge.append(pl.col("time").max())
+    if columns.kind is not None and kinds is not None:
+        merged = columns.kind.merge(events.with_columns(kinds.alias("kind")), merge)
+    else:
+        merged = events.group_by("row", "column").agg(merge)
+    if columns.is_signed:
+        merged = merged.filter(pl.col("value") != 0)  # likes and dislikes that cancel each other
+    return merged.sort("row", "column")
 
 
 def apply_weight(events: Interactions, weight: str | None) -> Interactions:
     """Return the interactions with these weights; without any, warn if the weights they have are heavy-tailed."""
     if weight is not None:
         return events.with_weights(weight)
-    if not events.is_binary:
-        warn_of_heavy_tail(events.matrix.data)
+    if not events.is_binary and events.kinds is None:
+        warn_of_heavy_tail(np.abs(events.matrix.data))
     return events
 
 
-def interactions_from_matrix(data: Any, min_value: tuple[str, float] | float | None, weight: str | None = None) -> Interactions:
+def interactions_from_matrix(
+    data: Any, min_value: tuple[str, float] | float | None, weight: str | None = None, signed: bool = False
+) -> Interactions:
     """Make interactions from a scipy or numpy users × items matrix; ids are row and column numbers."""
     if isinstance(min_value, tuple):
         raise InvalidInput("min_value=number with a matrix", repr(min_value), f"Pass min_value={min_value[1]}")
@@ -423,7 +575,7 @@ def interactions_from_matrix(data: Any, min_value: tuple[str, float] | float | N
     if min_value is not None:
         matrix.data = (matrix.data >= min_value).astype(np.float64)
     matrix.eliminate_zeros()
-    require_weights(pl.Series("the matrix", matrix.data))
+    require_weights(pl.Series("the matrix", matrix.data), signed=signed)
     matrix = csr_from_sorted(row_of_entry(matrix), matrix.indices, matrix.data, matrix.shape)
     events = Interactions(matrix, Index(range(matrix.shape[0])), Catalog(Index(range(matrix.shape[1]))))
     return apply_weight(require_any(events), weight)

@@ -66,14 +66,17 @@ def require_finite_numbers(column: pl.Series, rows: pl.Series | None = None) -> 
     return column
 
 
-def require_weights(column: pl.Series, rows: pl.Series | None = None) -> pl.Series:
-    """Return the column as float64 if every value in it is a positive weight that float32 can hold."""
+def require_weights(column: pl.Series, rows: pl.Series | None = None, signed: bool = False) -> pl.Series:
+    """Return the column as float64 if every value in it is a positive weight that float32 can hold, or a negative one."""
     column = require_finite_numbers(column, rows).cast(pl.Float64)
     tiny, huge = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
-    invalid = (column < tiny) | (column > huge)
+    sizes = column.abs() if signed else column
+    invalid = (sizes < tiny) | (sizes > huge)
     if invalid.any():
-        do = f"Rescale them, or use min_value=({column.name!r}, threshold)"
         got = f"{column.filter(invalid)[0]}{_in_row(invalid, rows)}"
+        if signed:
+            raise InvalidInput(f"weights between −3e38 and 3e38 and not 0 in {column.name!r}", got, "Rescale or drop them")
+        do = f"Rescale them, use min_value=({column.name!r}, threshold), or pass signed=True if negative values are dislikes"
         raise InvalidInput(f"weights above 0 and below 3e38 in {column.name!r}", got, do)
     return column
 

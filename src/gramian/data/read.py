@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from gramian.data.features import Features
 from gramian.data.ids import factorize
 from gramian.data.interactions import Interactions, interactions_from_columns
 from gramian.data.json_lines import count_json_lines, refuse_merged_ids, scan_json_lines
+from gramian.data.kinds import parse_kind_column
 from gramian.data.sources import TEXT_FORMATS, Source, find_sources
 from gramian.data.sql import read_query
 from gramian.data.summary import ReadSummary
@@ -37,6 +39,12 @@ def read(
     tags: str | None = None,
     time_format: str | None = None,
     weight: str | None = None,
+    kind: str | None = None,
+    kinds: Iterable[Any] | None = None,
+    weights: Mapping[Any, float] | None = None,
+    half_life: Any = None,
+    signed: bool = False,
+    max_dislike: float | None = None,
     skip_nulls: bool = False,
     tag_separator: str = "|",
     separator: str | None = None,
@@ -52,6 +60,8 @@ def read(
         A csv, tsv, parquet or json lines file, a glob of such files, or a folder. Text files may be compressed (.gz, .zst).
         An address that Polars fetches (https://, s3:// and others). "-" for standard input. With `connection`, an SQL query.
     user, item, value, min_value, time, title, tags, time_format, weight, skip_nulls, tag_separator
+        As in `Interactions.of`.
+    kind, kinds, weights, half_life, signed, max_dislike
         As in `Interactions.of`.
     separator
         The character between the fields of text files. Commas, semicolons, tabs and pipes are detected where they are certain.
@@ -71,14 +81,55 @@ def read(
     """
 
     def choose(names: list[str]) -> Columns:
-        chosen = Columns.of(names, user, item, value, min_value, time, title, tags)
-        return chosen.with_options(time_format, weight, skip_nulls, tag_separator)
+        chosen = Columns.of(names, user, item, value, min_value, time, title, tags, kind_column)
+        chosen = chosen.with_options(time_format, weight, skip_nulls, tag_separator)
+        return chosen.with_signals(half_life, signed, max_dislike)
 
+    kind_column = parse_kind_column(kind, kinds, weights)
+
+    return read_table(source, choose, separator, encoding, columns, connection).to_interactions()
+
+
+@dataclass(frozen=True)
+class EventTable:
+    """The columns of a source of events that have a role, as they were read.
+
+    Parameters
+    ----------
+    series
+        Column name → its values.
+    columns
+        The roles.
+    rows
+        The row numbers that errors name; None to count from 1.
+    summary
+        What was read and dropped so far.
+    """
+
+    series: dict[str, pl.Series]
+    columns: Columns
+    rows: pl.Series | None = None
+    summary: ReadSummary | None = None
+
+    def to_interactions(self) -> Interactions:
+        """Return the interactions."""
+        return interactions_from_columns(self.series, self.columns, self.rows, self.summary)
+
+
+def read_table(
+    source: str | Path,
+    choose: Callable[[list[str]], Columns],
+    separator: str | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] | None = None,
+    connection: Any = None,
+) -> EventTable:
+    """Read the columns of a source of events that `choose` gives a role; the other parameters are those of `read`."""
     form = TextFormat(separator, encoding, None if columns is None else tuple(columns))
     if connection is not None:
         refuse_text_options("a connection", form)
         frame = read_query(str(source), connection)
-        return interactions_from_columns(frame.to_dict(), choose(frame.columns))
+        return EventTable(frame.to_dict(), choose(frame.columns))
     sources = find_sources(source, separator)
     suffix = sources[0].format
     if suffix in TEXT_FORMATS:
@@ -87,15 +138,15 @@ def read(
     return translate_read_errors(source, suffix, lambda: read_typed(sources, form.encoding, choose))
 
 
-def read_text(sources: list[Source], form: TextFormat, choose: Callable[[list[str]], Columns]) -> Interactions:
+def read_text(sources: list[Source], form: TextFormat, choose: Callable[[list[str]], Columns]) -> EventTable:
     """Read csv and tsv files."""
     table = read_text_table(sources, form, choose)
     values = table.series()
     summary = ReadSummary(table.n_rows, n_below=table.n_below, n_headers=table.n_headers, notes=tuple(table.notes))
-    return interactions_from_columns(values, table.roles, values.pop(ROW), summary)
+    return EventTable(values, table.roles, values.pop(ROW), summary)
 
 
-def read_typed(sources: list[Source], encoding: str | None, choose: Callable[[list[str]], Columns]) -> Interactions:
+def read_typed(sources: list[Source], encoding: str | None, choose: Callable[[list[str]], Columns]) -> EventTable:
     """Read parquet and JSON lines, whose columns have types."""
     if sources[0].format == ".parquet":
         scan = scan_parquet(sources)
@@ -117,7 +168,7 @@ def read_typed(sources: list[Source], encoding: str | None, choose: Callable[[li
             )
         frame = frame.filter(is_kept)
     summary = ReadSummary(n_rows, n_below=n_rows - len(frame))
-    return interactions_from_columns(frame.drop(ROW).to_dict(), columns, frame[ROW], summary)
+    return EventTable(frame.drop(ROW).to_dict(), columns, frame[ROW], summary)
 
 
 def scan_parquet(sources: list[Source]) -> pl.LazyFrame:
@@ -132,7 +183,7 @@ def keeps_value(columns: Columns, schema: pl.Schema) -> pl.Expr:
     if columns.value is None or columns.threshold is None or not schema[columns.value].is_numeric():
         return pl.lit(True)
     value = pl.col(columns.value).cast(pl.Float64)
-    return (value >= columns.threshold) | value.is_null() | ~value.is_finite()
+    return columns.keeps(value) | value.is_null() | ~value.is_finite()
 
 
 def refuse_text_options(context: str, form: TextFormat) -> None:
@@ -254,5 +305,12 @@ def read_features(
 
     values, columns = read_item_columns(source, choose, encoding)
     values.pop(ROW, None)
-    roles = {"tags": tags, "numbers": numbers, "text": text, "vectors": vectors}
-    return Features.of(pl.DataFrame(values), item=columns.item, tag_separator=tag_separator, **roles)
+    return Features.of(
+        pl.DataFrame(values),
+        item=columns.item,
+        tags=tags,
+        numbers=numbers,
+        text=text,
+        vectors=vectors,
+        tag_separator=tag_separator,
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,10 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramian.data import datasets
+from gramian.data.dates import parse_cutoff
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
 from gramian.linalg.hashing import hash_pairs
-from gramian.linalg.sparse import row_of_entry
+from gramian.linalg.sparse import rank_within_rows, row_of_entry
 from gramian.validation import is_number, require_whole_number
 
 
@@ -124,8 +124,8 @@ def strong(
     def split_users(rows: np.ndarray, validation: Split | None) -> Split:
         rows = np.sort(rows)
         users = events.take(rows)
-        is_target = mark_targets(users.matrix, rows, target, seed)
-        return Split(train, users.keep(~is_target), users.keep(is_target), validation)
+        is_target = mark_targets(users.matrix, rows, target, seed) & users.can_be_target
+        return _split_from(train, users.keep(~is_target), users, is_target, validation)
 
     validation = split_users(held_out[:n_validation], None) if n_validation else None
     return split_users(held_out[n_validation:], validation)
@@ -200,9 +200,9 @@ def temporal(events: Interactions, *, test_from: Any = None, validation_from: An
         raise InvalidInput("validation_from before test_from", f"{train_end} after {test_start}", "Swap them")
     if not (times < train_end).any():
         raise InvalidInput("interactions before the cutoff", f"none before {train_end}", "Choose a later time")
-    before, after = times < test_start, times >= test_start
-    train = events.keep(times < train_end)
-    validation = None if validation_from is None else _split_from(train, train, events, before & (times >= train_end))
+    before, after = times < test_start, (times >= test_start) & events.can_be_target
+    train, between = events.keep(times < train_end), (times >= train_end) & (times < test_start) & events.can_be_target
+    validation = None if validation_from is None else _split_from(train, train, events, between)
     return _split_from(train, events.keep(before), events, after, validation)
 
 
@@ -287,7 +287,7 @@ def mark_weak_parts(
     matrix: sp.csr_array, user_rows: np.ndarray, validation: float, test: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return masks of the entries for test and for validation. `user_rows` are the users' rows in the whole data."""
-    rank = _rank_within_user(matrix, hash_pairs(seed, user_rows[row_of_entry(matrix)], matrix.indices + 1))
+    rank = rank_within_rows(matrix, hash_pairs(seed, user_rows[row_of_entry(matrix)], matrix.indices + 1))
     n_validation = _share_of_each_user(validation, matrix) if validation else 0
     return _mark_by_rank(matrix, rank, n_validation, _share_of_each_user(test, matrix))
 
@@ -295,14 +295,14 @@ def mark_weak_parts(
 def mark_last_parts(matrix: sp.csr_array, times: np.ndarray, k: int, validation: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return masks of the last k entries of each user, and of the k before them."""
     require_whole_number("k", k)
-    rank = _rank_within_user(matrix, -np.unique(times, return_inverse=True)[1])
+    rank = rank_within_rows(matrix, -np.unique(times, return_inverse=True)[1])
     return _mark_by_rank(matrix, rank, k if validation else 0, k)
 
 
 def mark_targets(matrix: sp.csr_array, user_rows: np.ndarray, share: float, seed: int) -> np.ndarray:
     """Return a mask of each user's targets: a share of the entries, at least one."""
     rows = row_of_entry(matrix)
-    rank = _rank_within_user(matrix, hash_pairs(seed, user_rows[rows], matrix.indices + 1))
+    rank = rank_within_rows(matrix, hash_pairs(seed, user_rows[rows], matrix.indices + 1))
     return rank < _share_of_each_user(share, matrix)[rows]
 
 
@@ -321,28 +321,6 @@ def count_held_out_users(
     return n_validation, n_test
 
 
-def parse_cutoff(cutoff: Any, times: np.ndarray) -> Any:
-    """Return a cutoff time in the type of the times."""
-    try:
-        if times.dtype.kind != "M" and is_number(cutoff):
-            return cutoff
-        if times.dtype.kind == "M" and not is_number(cutoff):
-            is_aware = isinstance(cutoff, dt.datetime) and cutoff.tzinfo is not None
-            return np.datetime64(cutoff.astimezone(dt.UTC).replace(tzinfo=None) if is_aware else cutoff).astype(times.dtype)
-    except (TypeError, ValueError):
-        pass
-    raise InvalidInput(f"a time comparable with {times.dtype}", repr(cutoff), "Pass it in the type of the times")
-
-
-def _rank_within_user(matrix: sp.csr_array, key: np.ndarray) -> np.ndarray:
-    """Return the rank of every entry among its user's entries when these are ordered by key, counted from 0."""
-    rows = row_of_entry(matrix)
-    order = np.lexsort((key, rows))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - matrix.indptr[rows]
-    return rank
-
-
 def _mark_by_rank(
     matrix: sp.csr_array, rank: np.ndarray, n_validation: np.ndarray | int, n_test: np.ndarray | int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -355,6 +333,7 @@ def _mark_by_rank(
 
 
 def _split_entries(events: Interactions, in_test: np.ndarray, in_validation: np.ndarray) -> Split:
+    in_test, in_validation = in_test & events.can_be_target, in_validation & events.can_be_target
     train = events.keep(~in_test & ~in_validation)
     validation = _split_from(train, train, events, in_validation) if in_validation.any() else None
     return _split_from(train, events.keep(~in_test), events, in_test, validation)

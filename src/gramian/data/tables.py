@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from math import inf
+from typing import Any, TypeVar
 
 import polars as pl
 
+from gramian.data.kinds import KindColumn
 from gramian.data.weights import require_weighting
 from gramian.errors import InvalidInput
 from gramian.validation import is_number
 
 USER_NAMES = ("user_id", "user", "userId", "uid")  # tried in this order when no column is named
 ITEM_NAMES = ("item_id", "item", "itemId", "iid")
+V = TypeVar("V", pl.Series, pl.Expr)
 NATIVE_TYPE_NAMES = {"str", "int", "float", "bool", "bytes", "date", "datetime"}  # Python types that polars returns unchanged
 
 
@@ -38,6 +41,14 @@ class Columns:
         What stands between the tags of a text.
     others
         Names of further columns to read.
+    kind
+        The column of kinds of events, and the kinds.
+    half_life
+        In which time the weight of an interaction halves.
+    signed
+        Whether values below 0 are accepted, as dislikes.
+    max_dislike
+        Rows whose value is at most this are dislikes, beside those of at least `threshold`.
     """
 
     user: str
@@ -52,6 +63,10 @@ class Columns:
     skip_nulls: bool = False
     tag_separator: str = "|"
     others: tuple[str, ...] = ()
+    kind: KindColumn | None = None
+    half_life: Any = None
+    signed: bool = False
+    max_dislike: float | None = None
 
     @staticmethod
     def of(
@@ -63,6 +78,7 @@ class Columns:
         time: str | None,
         title: str | None,
         tags: str | None = None,
+        kind: KindColumn | None = None,
     ) -> Columns:
         """Check the column names that were passed against those of the table, and fill in the usual names of ids."""
         threshold = None
@@ -80,6 +96,7 @@ class Columns:
             time,
             title,
             tags,
+            kind=kind,
         )
         for name in columns.needed:
             if names.count(name) != 1:
@@ -100,10 +117,42 @@ class Columns:
             raise InvalidInput("a tag_separator such as '|'", repr(tag_separator), "Pass the text between two tags")
         return replace(self, time_format=time_format, weight=weight, skip_nulls=skip_nulls, tag_separator=tag_separator)
 
+    def with_signals(self, half_life: Any, signed: bool, max_dislike: float | None) -> Columns:
+        """Return the same columns with decay by time and with dislikes."""
+        if half_life is not None and self.time is None:
+            raise InvalidInput("time=... with half_life", "no column of times", "Name the column: time=...")
+        threshold = -inf if self.threshold is None else self.threshold
+        if max_dislike is not None and not (is_number(max_dislike) and max_dislike < threshold):
+            got = f"max_dislike={max_dislike!r} and " + ("no min_value" if self.threshold is None else f"{threshold:g}")
+            do = "Pass min_value=('rating', 4), max_dislike=2, say"
+            raise InvalidInput("max_dislike as a number below that of min_value", got, do)
+        if signed and (self.value is None or self.threshold is not None):
+            raise InvalidInput("value=... with signed", "no column of values", "Name the column: value=...")
+        if self.kind is not None and self.kind.weights is None:
+            has_value = self.value is not None and self.threshold is None
+            for name, argument in (("value", has_value), ("weight", self.weight), ("half_life", half_life)):
+                if argument:
+                    do = "Leave it out, or pass weights={'view': 0.2, 'buy': 1} to add the kinds up"
+                    raise InvalidInput("kinds that are kept apart as sets, without weights", f"{name}={argument!r}", do)
+        if self.kind is not None and (signed or max_dislike is not None):
+            raise InvalidInput("kinds or dislikes", "both", "Make the dislikes a kind of their own, or leave kind out")
+        return replace(self, half_life=half_life, signed=signed, max_dislike=max_dislike)
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether values may be below 0."""
+        return self.signed or self.max_dislike is not None
+
+    def keeps(self, value: V) -> V:
+        """Return whether values, a column or an expression, are at or above the threshold, or are dislikes."""
+        is_liked = value >= self.threshold
+        return is_liked if self.max_dislike is None else is_liked | (value <= self.max_dislike)
+
     @property
     def needed(self) -> list[str]:
         """The names of all columns that have a role."""
-        names = (self.user, self.item, self.value, self.time, self.title, self.tags, *self.others)
+        kind = None if self.kind is None else self.kind.name
+        names = (self.user, self.item, self.value, self.time, self.title, self.tags, kind, *self.others)
         return [name for name in names if name is not None]
 
     @property
@@ -114,7 +163,8 @@ class Columns:
     @property
     def required(self) -> list[str]:
         """The names of the columns that must have a value in every row."""
-        return [name for name in (self.user, self.item, self.value, self.time) if name is not None]
+        kind = None if self.kind is None else self.kind.name
+        return [name for name in (self.user, self.item, self.value, self.time, kind) if name is not None]
 
 
 def guess_name(names: Sequence[str], usual: Sequence[str]) -> str:

@@ -127,7 +127,7 @@ class TextTable:
             values = parse_floats(frame[columns.value])
             values = parse_decimal_commas(values) if separator != "," else values
             if columns.threshold is not None and values.dtype.is_numeric():  # what is not a number stays, to be reported
-                is_kept = (values >= columns.threshold) | values.is_null() | ~values.is_finite()
+                is_kept = columns.keeps(values) | values.is_null() | ~values.is_finite()
                 self.n_below += len(frame) - int(is_kept.sum())
                 frame, values = frame.filter(is_kept), values.filter(is_kept)
             if columns.value not in (columns.user, columns.item) and frame[columns.value].dtype == pl.String:

@@ -12,6 +12,12 @@ debiased_recall@k the same as recall, with every target weighted by its populari
 novelty@k         mean over the list of −log2 of the share of training users who touched the item (add-one smoothed)
 popularity@k      mean over the list of the number of training users who touched the item
 coverage@k        share of the catalog that appears in anybody's list (one number, no value per user)
+gini@k            Gini index of how often each item of the catalog is listed: 0 if all equally often, towards 1 if few items
+                  have all places (one number, no value per user)
+tail_share@k      share of the list outside the head, which is the fewest items with half of the training interactions
+serendipity@k     hits that the k most popular items the user has not seen would not have had, / k     (Ge et al. 2010)
+intra_list_diversity@k   mean over pairs of the list of 1 − the cosine of their tags; 0 for a single item (Ziegler et al. 2005)
+calibration_error@k      KL(p ‖ 0.99 q + 0.01 p), p and q the shares of tags in history and list; 0 without tags (Steck 2018)
 """
 
 from __future__ import annotations
@@ -28,11 +34,17 @@ from numba import njit, prange
 from gramian.core.registry import METRICS, Registry, register
 from gramian.data.catalog import Catalog
 from gramian.errors import InvalidInput
+from gramian.linalg.reranking import compare_sparse_rows
+from gramian.linalg.sparse import mean_shares, row_of_entry, unit_rows
+from gramian.linalg.topk import rank_values
 from gramian.validation import require_whole_number
 
 DEFAULT_METRICS = ("ndcg@20", "recall@20")
 DEFAULT_CUTOFF = 20  # k of a metric function without an attribute `k`
 EXPOSURE_POWER = 1.5  # of popularity, to which the chance to be seen is proportional: (γ + 1)/2 of Yang et al. with γ = 2
+HEAD_SHARE = 0.5  # of the training interactions, which the head items make up; the other items are the tail
+CALIBRATION_SMOOTHING = 0.01  # of Steck (2018)
+PAIRS_AT_ONCE = 4_000_000  # similarities in memory, 16 MB
 
 
 @dataclass(frozen=True)
@@ -53,6 +65,8 @@ class RankedLists:
         The number of training users.
     targets
         Users × items, the targets that the catalog has.
+    histories
+        The users' known items, in the columns of the catalog; None where they are not known.
     """
 
     columns: np.ndarray
@@ -61,6 +75,13 @@ class RankedLists:
     catalog: Catalog
     n_train_users: int
     targets: sp.csr_array
+    histories: sp.csr_array | None = None
+
+    def require_histories(self, metric: str) -> sp.csr_array:
+        """Return the users' histories, or raise `InvalidInput` if there are none."""
+        if self.histories is None:
+            raise InvalidInput(f"lists with their users' histories, for {metric}", "none", "Pass histories=... to RankedLists")
+        return self.histories
 
     def n_hits(self, k: int) -> np.ndarray:
         """Return the number of hits in each list's first k."""
@@ -93,7 +114,7 @@ class Metric:
     k
         The cut-off.
     needs
-        What it looks at: "hits", "popularity" or both.
+        What it looks at: "hits", "popularity", "tags", "histories".
     per_user
         Whether it has a value for each user, so that it can be tuned for and compared in pairs.
     """
@@ -214,6 +235,74 @@ def coverage(lists: RankedLists, k: int) -> float:
     return len(np.unique(shown[shown >= 0])) / len(lists.catalog)
 
 
+def gini(lists: RankedLists, k: int) -> float:
+    """Return the Gini index of how often each item of the catalog is listed."""
+    shown = lists.columns[:, :k]
+    counts = np.sort(np.bincount(shown[shown >= 0], minlength=len(lists.catalog)))
+    n = len(counts)
+    return float((2 * np.arange(1, n + 1) - n - 1) @ counts / max(n * counts.sum(), 1))
+
+
+def is_tail(popularity: np.ndarray, head: float = HEAD_SHARE) -> np.ndarray:
+    """Return a mask of the items outside the head: the fewest items that have this share of the interactions."""
+    (order,), _ = rank_values(popularity, len(popularity), np.ones(len(popularity), np.bool_))
+    before = np.cumsum(popularity[order]) - popularity[order]
+    tail = np.empty(len(popularity), np.bool_)
+    tail[order] = before >= head * popularity.sum()
+    return tail
+
+
+def tail_share(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the share of each list that is outside the head of popular items."""
+    return lists.mean_over_items(k, is_tail(lists.catalog.popularity).astype(np.float64))
+
+
+def serendipity(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the share of hits that a list of the most popular items the user has not seen would not have had."""
+    histories, n = lists.require_histories("serendipity"), len(lists.catalog)
+    (order,), _ = rank_values(lists.catalog.popularity, n, np.ones(n, np.bool_))
+    rank = np.empty(n, np.int64)
+    rank[order] = np.arange(n)
+    values = np.zeros(len(lists.columns))
+    for user in np.flatnonzero(lists.hits[:, :k].any(axis=1)):
+        seen = np.sort(rank[histories.indices[histories.indptr[user] : histories.indptr[user + 1]]])
+        hits = rank[lists.columns[user, :k][lists.hits[user, :k]]]
+        values[user] = np.sum(hits - np.searchsorted(seen, hits) >= k) / k  # ranks among what the user has not seen
+    return values
+
+
+def intra_list_diversity(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the mean of 1 − the cosine of tags over all pairs of each list."""
+    vectors, columns = unit_rows(lists.catalog.tag_shares), np.ascontiguousarray(lists.columns[:, :k])
+    together = max(1, PAIRS_AT_ONCE // max(1, columns.shape[1] ** 2))
+    alike = np.empty(len(columns))
+    for start in range(0, len(columns), together):
+        rows = slice(start, start + together)
+        cosines = compare_sparse_rows(columns[rows], vectors.indptr, vectors.indices, vectors.data)
+        alike[rows] = cosines.sum(axis=(1, 2), dtype=np.float64)
+    sizes = np.sum(columns >= 0, axis=1)
+    n_pairs = sizes * (sizes - 1)  # each pair counts twice in the sum of cosines, too
+    return np.where(n_pairs > 0, 1 - alike / np.maximum(n_pairs, 1), 0.0)
+
+
+def calibration_error(lists: RankedLists, k: int) -> np.ndarray:
+    """Return the divergence of the list's shares of tags from those of the history."""
+    shares, shown = lists.catalog.tag_shares, lists.columns[:, :k]
+    target = mean_shares(lists.require_histories("calibration_error"), shares)
+    rows = np.repeat(np.arange(len(shown)), np.sum(shown >= 0, axis=1))
+    listed = sp.csr_array((np.ones(len(rows)), (rows, shown[shown >= 0])), (len(shown), len(lists.catalog)))
+    share_in_list = values_at(mean_shares(listed, shares), target)
+    mixed = (1 - CALIBRATION_SMOOTHING) * share_in_list + CALIBRATION_SMOOTHING * target.data
+    return np.bincount(row_of_entry(target), target.data * np.log(target.data / mixed), len(shown))
+
+
+def values_at(x: sp.csr_array, places: sp.csr_array) -> np.ndarray:
+    """Return the entries of X where another sparse matrix has entries; both have sorted indices."""
+    keys, wanted = (row_of_entry(matrix) * x.shape[1] + matrix.indices for matrix in (x, places))
+    at = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
+    return np.where(keys[at] == wanted, x.data[at], 0) if len(keys) else np.zeros(len(wanted))
+
+
 POPULARITY = frozenset({"popularity"})
 for metric in (
     Metric("precision", precision),
@@ -227,6 +316,11 @@ for metric in (
     Metric("novelty", novelty, needs=POPULARITY),
     Metric("popularity", mean_popularity, needs=POPULARITY),
     Metric("coverage", coverage, needs=frozenset(), per_user=False),
+    Metric("gini", gini, needs=frozenset(), per_user=False),
+    Metric("tail_share", tail_share, needs=POPULARITY),
+    Metric("serendipity", serendipity, needs=POPULARITY | {"hits", "histories"}),
+    Metric("intra_list_diversity", intra_list_diversity, needs=frozenset({"tags"})),
+    Metric("calibration_error", calibration_error, needs=frozenset({"tags", "histories"})),
 ):
     register(metric)
 del metric

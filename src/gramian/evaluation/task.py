@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from gramian.core.histories import encode_events
 from gramian.core.ranking import Exclusions
 from gramian.core.recommender import Recommender
+from gramian.core.reranking import Reranking
+from gramian.core.scorer import Scorer
 from gramian.data.catalog import Catalog
 from gramian.data.interactions import Interactions
 from gramian.data.split import HeldOutUsers
@@ -37,6 +40,8 @@ class RankingTask:
         The number of training users.
     fingerprint
         The fingerprint of the split.
+    fold_in
+        The known items as interactions, for scorers that take histories in values of their own.
     """
 
     users: list[Any]
@@ -46,20 +51,27 @@ class RankingTask:
     catalog: Catalog
     n_train_users: int
     fingerprint: str
+    fold_in: Interactions | None = None
 
     @staticmethod
     def of(held_out: HeldOutUsers, catalog: Catalog) -> RankingTask:
         """Bring test users to the columns of a catalog."""
         users = held_out.target.users
+        fold_in = held_out.fold_in.reindex(users, catalog.ids)
         return RankingTask(
             users.tolist(),
-            held_out.fold_in.reindex(users, catalog.ids).matrix,
+            fold_in.matrix,
             held_out.target.reindex(users, catalog.ids).matrix,
             np.diff(held_out.target.matrix.indptr).astype(np.int64),
             catalog,
             held_out.n_train_users,
             held_out.fingerprint,
+            fold_in,
         )
+
+    def encode_histories(self, scorer: Scorer | None) -> sp.csr_array:
+        """Return the known items in the values that a scorer takes."""
+        return self.histories if scorer is None or self.fold_in is None else encode_events(self.fold_in, scorer).matrix
 
     def count_leaked(self, histories: Interactions) -> int:
         """Return how many targets are among these histories of the same users.
@@ -84,15 +96,18 @@ class RankingTask:
             )
         return n_leaked
 
-    def rank(self, model: Recommender, k: int, *, exclude_self: bool = False) -> np.ndarray:
+    def rank(self, model: Recommender, k: int, *, exclude_self: bool = False, reranking: Reranking | None = None) -> np.ndarray:
         """Return the k best columns for every user, without what is in the user's history."""
         exclusions = Exclusions(self_ids=self.users if exclude_self else None)
-        return model.top_k(self.histories, k, exclusions=exclusions)[0]
+        return model.top_k(self.encode_histories(model.scorer), k, exclusions=exclusions, reranking=reranking)[0]
 
     def lists(self, columns: np.ndarray, rows: np.ndarray | None = None) -> RankedLists:
         """Return lists with their hits, for all users or for those in `rows`."""
-        targets, n_targets = (self.targets, self.n_targets) if rows is None else (self.targets[rows], self.n_targets[rows])
-        return RankedLists(columns, find_hits(columns, targets), n_targets, self.catalog, self.n_train_users, targets)
+        targets, n_targets, histories = self.targets, self.n_targets, self.histories
+        if rows is not None:
+            targets, n_targets, histories = targets[rows], n_targets[rows], histories[rows]
+        hits = find_hits(columns, targets)
+        return RankedLists(columns, hits, n_targets, self.catalog, self.n_train_users, targets, histories)
 
     def report(self, columns: np.ndarray, metrics: Sequence[Metric], n_leaked: int | None = 0) -> Report:
         """Measure the lists of all users. `n_leaked` is only reported."""

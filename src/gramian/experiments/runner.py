@@ -468,7 +468,8 @@ class Benchmark:
         for recipe in recipes:
             row = self._tested_point(fit_key(split, recipe))
             if row is None or not set(metrics) <= set(row["metrics"]):
-                recipe.require_binary(split.train.is_binary)
+                recipe.require_signals(split.train)
+                recipe.require_binary(split.train.has_unit_weights)
                 pending[fit_key(split, recipe)] = recipe.canonical()
         if not pending:
             return
@@ -476,7 +477,9 @@ class Benchmark:
         parsed, task = parse_metrics(metrics), RankingTask.of(split.held_out, split.train.catalog)
         k = min(largest_cutoff(parsed), split.train.n_items)
         for shared in SharedFits(split.train, np.float32, len(task.users)).fit(list(pending.values())):
-            for recipe, columns in zip(shared.recipes, shared.rank(task.histories, task.catalog, k), strict=True):
+            for recipe, columns in zip(
+                shared.recipes, shared.rank(task.encode_histories(shared.encoder), task.catalog, k), strict=True
+            ):
                 report = task.report(columns, parsed)
                 row = {"kind": "point", "key": fit_key(split, recipe), "data": data.name, "split": split.fingerprint}
                 row |= {"recipe": recipe.to_json(), "users": len(report.users), "metrics": report.mean}

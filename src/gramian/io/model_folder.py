@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from gramian.data.catalog import Catalog
 from gramian.data.ids import Index
 from gramian.data.interactions import Interactions
+from gramian.data.kinds import MAX_KINDS
 from gramian.errors import Inaccurate
 from gramian.io.catalog import catalog_ids, feature_arrays, read_catalog
 from gramian.io.damage import report_damage, require_content, require_finite
@@ -41,6 +42,8 @@ class SavedModel:
         What the scorer's `save` returned.
     catalog, histories
         The items, and the users' interactions if the model has them.
+    card
+        The model card as JSON, if the model has one.
     log_position
         The number of the last record of an event log that the model has learned.
     """
@@ -51,6 +54,7 @@ class SavedModel:
     scorer_arrays: dict[str, np.ndarray]
     catalog: Catalog
     histories: Interactions | None
+    card: dict[str, Any] | None = None
     log_position: int = 0
 
 
@@ -60,6 +64,7 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
     if name is not None:
         raise Inaccurate(f"finite numbers in the model's {name}", "NaN or infinity", "Fit it with a higher l2 or in float64")
     facts: dict[str, Any] = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
+    facts |= {} if model.card is None else {"card": model.card}
     facts |= {"log_position": model.log_position} if model.log_position else {}
     arrays = {f"{SCORER_PREFIX}{name}": array for name, array in model.scorer_arrays.items()}
     arrays |= feature_arrays(model.catalog)
@@ -71,6 +76,8 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
         arrays |= {"indptr": matrix.indptr.astype(np.int64), "indices": matrix.indices.astype(np.int32)}
         arrays |= {} if model.histories.is_binary else {"data": matrix.data}
         ids["users"] = model.histories.users.tolist()
+        if model.histories.kinds is not None:
+            facts["kinds"] = list(model.histories.kinds)
     write_folder(path, "model", facts, arrays, ids)
 
 
@@ -80,7 +87,7 @@ def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[Sa
     with open_folder(path, "model", private=private) as (facts, arrays, ids), report_damage(path):
         popularity = arrays.get("popularity", arrays.get("touched"))  # "touched" is the name of version 0.1
         if popularity is None:
-            histories = _read_histories(arrays, ids)
+            histories = _read_histories(arrays, ids, facts.get("kinds"))
             catalog = histories.catalog
         else:
             histories, catalog = None, read_catalog(popularity, ids, arrays)
@@ -88,12 +95,14 @@ def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[Sa
             name.removeprefix(SCORER_PREFIX): array for name, array in arrays.items() if name.startswith(SCORER_PREFIX)
         }
         require_finite(scorer_arrays)
-        position = facts.get("log_position", 0)
+        card, position = facts.get("card"), facts.get("log_position", 0)
+        require_content(card is None or isinstance(card, dict), "a model card with named entries")
         require_content(type(position) is int and position >= 0, "the number of a record as log_position")
-        yield SavedModel(facts["recipe"], facts["scorer"], facts["scorer_facts"], scorer_arrays, catalog, histories, position)
+        names = facts["recipe"], facts["scorer"], facts["scorer_facts"]
+        yield SavedModel(*names, scorer_arrays, catalog, histories, card, position)
 
 
-def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]]) -> Interactions:
+def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]], kinds: Any = None) -> Interactions:
     users, catalog = Index(ids["users"]), read_catalog(np.zeros(len(ids["items"]), np.int64), ids, arrays)
     indptr, columns = arrays["indptr"], arrays["indices"]
     require_content(indptr.dtype == np.int64 and columns.dtype == np.int32, "interactions by whole numbers")
@@ -108,8 +117,12 @@ def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]]) ->
     descents = np.flatnonzero(columns[1:] <= columns[:-1]) + 1
     require_content(bool(is_in_range and is_row_start[descents].all()), "each user's items in order, all of them known")
     data = arrays.get("data", np.ones(len(columns), np.float32))
-    are_weights_valid = data.dtype.kind == "f" and data.shape == columns.shape and bool((np.isfinite(data) & (data > 0)).all())
-    require_content(are_weights_valid, "weights above 0")
+    are_weights_valid = data.dtype.kind == "f" and data.shape == columns.shape and bool((np.isfinite(data) & (data != 0)).all())
+    require_content(are_weights_valid, "finite weights that are not 0")
+    if kinds is not None:
+        is_list = isinstance(kinds, list) and 0 < len(kinds) <= MAX_KINDS and all(isinstance(kind, str) for kind in kinds)
+        require_content(is_list, "the names of the kinds")
+        require_content(bool(((data >= 1) & (data < 2 ** len(kinds)) & (data % 1 == 0)).all()), "sets of kinds")
     index = np.int32 if len(columns) < 2**31 else np.int64  # as the kernels expect it
     matrix = sp.csr_array((data, columns.astype(index, copy=False), indptr.astype(index)), (len(users), len(catalog)))
-    return Interactions(matrix, users, catalog)
+    return Interactions(matrix, users, catalog, kinds=None if kinds is None else tuple(kinds))

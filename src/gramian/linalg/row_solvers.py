@@ -9,8 +9,8 @@ and w⁰ and t⁰ on all others, G = FᵀF, g = Fᵀ1, and the coefficients of a
 
     unobserved_weight = w⁰,   extra_weight = w⁺ − w⁰,   unobserved_target = w⁰t⁰,   extra_target = w⁺t⁺ − w⁰t⁰
 
-with w_j = extra_weight · (column weight) · v_j and t_j = extra_target · (column target) · v_j. All rows are solved in the
-basis of G's eigenvectors, in which G is diagonal:
+with w_j = extra_weight · (column weight) · |v_j| and t_j = extra_target · (column target) · max(v_j, 0): a value below 0 is a
+dislike, whose target is 0. All rows are solved in the basis of G's eigenvectors, in which G is diagonal:
 
     `solve_shared`               all w are 0: the system is diagonal, and its solution is a product and a division;
     `solve_cholesky`             exact, by a K × K system, or for a row of fewer than K columns by one of that size (Woodbury);
@@ -124,6 +124,11 @@ def dispatch_kernel(kernel, rows: RowProblems, fixed: FixedSide, out: np.ndarray
 
 
 @njit(inline="always")
+def positive_part(value):  # type: ignore[no-untyped-def]
+    return value if value > 0 else value - value  # in the type of the value
+
+
+@njit(inline="always")
 def dot_product(a, b):  # type: ignore[no-untyped-def]
     total = a.dtype.type(0)
     for k in range(len(a)):
@@ -178,8 +183,8 @@ def conjugate_gradient_kernel(  # type: ignore[no-untyped-def]
                 prefetch_ahead(factors, indices, p, stop)
                 c = indices[p]
                 f = factors[c]
-                weight = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * data[p]
-                target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * data[p]
+                weight = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * abs(data[p])
+                target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * positive_part(data[p])
                 score = dot_product(f, solution)
                 error = target - weight * score
                 value -= target * score
@@ -202,7 +207,7 @@ def conjugate_gradient_kernel(  # type: ignore[no-untyped-def]
                     prefetch_ahead(factors, indices, p, stop)
                     c = indices[p]
                     f = factors[c]
-                    along = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * data[p] * dot_product(f, direction)
+                    along = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * abs(data[p]) * dot_product(f, direction)
                     for k in range(width):
                         image[k] += along * f[k]
                 curvature = dot_product(direction, image)
@@ -338,8 +343,8 @@ def cholesky_kernel(  # type: ignore[no-untyped-def]
                 right[k] = coefficient[UNOBSERVED_TARGET] * total[k]
                 is_short = is_short and diagonal[k] > 0
             for j in range(n):
-                weights[j] = coefficient[EXTRA_WEIGHT] * by_column[columns[j], COLUMN_WEIGHT] * row_data[j]
-                targets[j] = coefficient[EXTRA_TARGET] * by_column[columns[j], COLUMN_TARGET] * row_data[j]
+                weights[j] = coefficient[EXTRA_WEIGHT] * by_column[columns[j], COLUMN_WEIGHT] * abs(row_data[j])
+                targets[j] = coefficient[EXTRA_TARGET] * by_column[columns[j], COLUMN_TARGET] * positive_part(row_data[j])
                 is_short = is_short and weights[j] > 0
             w, t, p = weights[:n], targets[:n], out[row]
             if is_short:
@@ -378,8 +383,8 @@ def subspace_kernel(out, values, order, n_groups, indptr, indices, data, factors
                         if p + q < stop:
                             prefetch_ahead(factors, indices, p + q, stop)
                             c = indices[p + q]
-                            weights[q] = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * data[p + q]
-                            target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * data[p + q]
+                            weights[q] = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * abs(data[p + q])
+                            target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * positive_part(data[p + q])
                             error = target - weights[q] * scores[p + q - start]
                             f = factors[c, block]
                             for k in range(n):
@@ -399,7 +404,7 @@ def subspace_kernel(out, values, order, n_groups, indptr, indices, data, factors
                 value += diagonal * solution[k] * solution[k] - 2 * coefficient[UNOBSERVED_TARGET] * total[k] * solution[k]
             for p in range(start, stop):
                 c, score = indices[p], scores[p - start]
-                weight = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * data[p]
-                target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * data[p]
+                weight = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * abs(data[p])
+                target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * positive_part(data[p])
                 value += (weight * score - 2 * target) * score
             values[row] = value if has_minimum else np.nan

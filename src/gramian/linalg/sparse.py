@@ -26,6 +26,20 @@ def row_of_entry(x: sp.csr_array) -> np.ndarray:
     return np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))
 
 
+def rank_within_rows(x: sp.csr_array, key: np.ndarray) -> np.ndarray:
+    """Return the rank of every entry among those of its row when these are ordered by key, counted from 0."""
+    rows = row_of_entry(x)
+    order = np.lexsort((key, rows))
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - x.indptr[rows]
+    return rank
+
+
+def absolute_values(x: sp.csr_array) -> sp.csr_array:
+    """Return |X|, which is X itself if no value is below 0."""
+    return x if not (x.data < 0).any() else sp.csr_array((np.abs(x.data), x.indices, x.indptr), x.shape)
+
+
 def row_sums(x: sp.csr_array, axis: int = 1) -> np.ndarray:
     """Return the sum of each row in float64, or of each column with `axis=0`."""
     return np.asarray(x.sum(axis=axis, dtype=np.float64))
@@ -46,6 +60,23 @@ def scale_columns(x: sp.csr_array, by: np.ndarray) -> sp.csr_array:
 def normalise_rows(x: sp.csr_array, power: float, dtype: type) -> sp.csr_array:
     """Return diag(u)^-power · X, with u the sums of the rows."""
     return scale_rows(x, np.maximum(row_sums(x), 1e-30) ** -power, dtype)
+
+
+def unit_rows(x: sp.csr_array) -> sp.csr_array:
+    """Return X with rows of length 1, so that their inner products are cosines; an empty row stays empty."""
+    squares = np.bincount(row_of_entry(x), x.data.astype(np.float64) ** 2, x.shape[0])
+    return scale_rows(x, 1 / np.sqrt(np.maximum(squares, 1e-30)), np.float64)
+
+
+def mean_shares(x: sp.csr_array, shares: sp.csr_array) -> sp.csr_array:
+    """Return the weighted mean of the shares in each row of X, whose rows sum to 1; an empty row where there is nothing.
+
+    Only positive weights count. With histories X and the shares of items in tags, these are the shares of tags in histories.
+    """
+    positive = sp.csr_array((np.maximum(x.data, 0), x.indices, x.indptr), x.shape)
+    total = sp.csr_array(positive @ shares)
+    total.eliminate_zeros()
+    return normalise_rows(total.sorted_indices(), 1, np.float64)
 
 
 def squared_column_norms(x: sp.csr_array) -> np.ndarray:

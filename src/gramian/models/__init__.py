@@ -4,7 +4,9 @@ from gramian.core.registry import register
 from gramian.models import factors as _factors
 from gramian.models import feature_ials as _feature_ials
 from gramian.models import graph_filter as _graph_filter
+from gramian.models import multi_behavior as _multi_behavior
 from gramian.models import scorers as _scorers
+from gramian.models import sequence as _sequence
 from gramian.models import sgfcf as _sgfcf
 from gramian.models.add_ease import AddEASE as AddEASE
 from gramian.models.als import IALS as IALS
@@ -32,6 +34,7 @@ from gramian.models.low_rank_edlae import ADMMEDLAE as ADMMEDLAE
 from gramian.models.low_rank_edlae import ALSEDLAE as ALSEDLAE
 from gramian.models.low_rank_edlae import PrintedUpdates as PrintedUpdates
 from gramian.models.low_rank_edlae import SteckUpdates as SteckUpdates
+from gramian.models.multi_behavior import MultiBehaviorEASE as MultiBehaviorEASE
 from gramian.models.neighbours import ItemKNN as ItemKNN
 from gramian.models.neighbours import RP3beta as RP3beta
 from gramian.models.newton import RG2NewtonCG as RG2NewtonCG
@@ -39,6 +42,8 @@ from gramian.models.popularity import Popularity as Popularity
 from gramian.models.rg import RG2 as RG2
 from gramian.models.rg import RG2ALS as RG2ALS
 from gramian.models.rg import RGX as RGX
+from gramian.models.sequence import SLIST as SLIST
+from gramian.models.sequence import TALE as TALE
 from gramian.models.sgfcf import SGFCF as SGFCF
 from gramian.models.shrinkage import LRR as LRR
 from gramian.models.shrinkage import VLAE as VLAE
@@ -61,6 +66,7 @@ for model in (
     *(IALS, WRMF, DebiasedIALS, RG2, RG2ALS, RGX, RG2NewtonCG),  # factor models
     *(GFCF, ChebyCF, BSPM, TurboCF, SGFCF, SVDAE),  # graph filters
     *(CEASE, AddEASE, L3AE, FeatureIALS),  # with features of the items
+    *(MultiBehaviorEASE, SLIST, TALE),  # kinds of events, sequences
     Blend,
 ):
     register(model)
@@ -68,6 +74,7 @@ for scorer in (
     *(_scorers.InverseWeights, _scorers.SymmetricWeights, _scorers.LowRankWeights, _scorers.SparseWeights),
     *(_factors.Factors, _feature_ials.FeatureFactors, _scorers.GlobalScores, _scorers.ScorerSum),
     *(_graph_filter.PolynomialFilter, _sgfcf.ShareOfTotal),
+    *(_multi_behavior.KindWeights, _sequence.SequenceWeights),
 ):
     register(scorer)
 del model, scorer

@@ -30,7 +30,7 @@ from gramian.linalg.row_solvers import (
     solve_cholesky,
     solve_shared,
 )
-from gramian.linalg.sparse import row_sums
+from gramian.linalg.sparse import absolute_values, row_sums
 from gramian.models.factors import Factors, RowLoss, SizePolynomial, require_solved
 from gramian.models.parameters import epochs_param, rank_param, seed_param
 from gramian.models.solvers import SOLVERS, ConjugateGradient, Solver
@@ -81,12 +81,14 @@ class AlternatingRecipe(EpochRecipe):
         del state
         dtype = items.dtype
         x, loss = events.matrix, self.row_loss(events.n_items)
-        sizes = row_sums(x)
+        weights = absolute_values(x)
+        sizes = row_sums(weights)
         exact_coefficients = loss.row_coefficients(sizes)
         coefficients = exact_coefficients.astype(dtype)
         user_rows = RowProblems(x, coefficients, np.ones((events.n_items, 2), dtype))
         item_rows = self.all_item_problems(x, coefficients)
-        loss_at_zero = float(loss.loss_at_zero.at(sizes[sizes > 0]).sum())
+        liked = (sizes + row_sums(x)) / 2  # dislikes have the target 0, so that they cost nothing there
+        loss_at_zero = float(loss.loss_at_zero.at(liked[liked > 0]).sum())
         while True:
             fixed, basis = FixedSide.of(items, self.user_gram(items), items.sum(axis=0, dtype=np.float64))
             items, users = fixed.factors, self.half_step(user_rows, fixed, users, basis)[0]
@@ -97,7 +99,7 @@ class AlternatingRecipe(EpochRecipe):
 
     def all_item_problems(self, x: sp.csr_array, coefficients: np.ndarray) -> RowProblems:
         """Return the problems of all items, from X and the coefficients of the users' rows."""
-        by_item, dtype = self.item_coefficients(UserSums.of(x), coefficients.dtype), coefficients.dtype
+        by_item, dtype = self.item_coefficients(UserSums.of(absolute_values(x)), coefficients.dtype), coefficients.dtype
         by_user = np.ascontiguousarray(coefficients[:, [EXTRA_WEIGHT, EXTRA_TARGET]], dtype)
         return RowProblems(sp.csr_array(x.T.tocsr()), by_item, by_user)
 
@@ -106,13 +108,13 @@ class AlternatingRecipe(EpochRecipe):
 
         Whether they would is tested on a sample of the other items.
         """
-        self.require_binary(after.is_binary)
+        self.require_binary(after.has_unit_weights)
         x, n_known = after.matrix, scorer.n_items
         old = scorer.fixed.factors
         items = np.concatenate([old, np.zeros((after.n_items - n_known, old.shape[1]), old.dtype)])
         start = self.scorer_of_items(items)
         users, items = start.user_vectors(x), start.fixed.factors
-        coefficients = start.loss.row_coefficients(row_sums(x)).astype(items.dtype)
+        coefficients = start.loss.row_coefficients(row_sums(absolute_values(x))).astype(items.dtype)
         fixed, basis = fix_users(users, coefficients)
         problems, items = self.all_item_problems(x, coefficients), items @ basis
         columns = np.unique(change.rows.indices)
@@ -177,9 +179,12 @@ class WRMF(AlternatingRecipe):
     """Weighted regularized matrix factorization   (Hu et al. 2008, Pan et al. 2008).
 
     min Σ_ui c_ui (x_ui − p_u·q_i)² + l2 (‖P‖² + ‖Q‖²),  c = 1 + positive_weight·x
+
+    A dislike weighs as much as a positive, and its target is 0.
     """
 
     needs_binary = True
+    takes_dislikes = True
 
     rank: int = rank_param()
     positive_weight: float = param(
@@ -248,8 +253,11 @@ class IALS(AlternatingRecipe):
 
     min Σ_pos (1 − p_u·q_i)² + α Σ_ui (p_u·q_i)² + l2 (Σ_u (|I_u| + αn)^ν ‖p_u‖² + Σ_i (|U_i| + αm)^ν ‖q_i‖²)
 
-    with α = unobserved_weight and ν = l2_exponent. Weighted interactions weigh the first sum.
+    with α = unobserved_weight and ν = l2_exponent. Weighted interactions weigh the first sum. A dislike is one of its
+    terms, with the target 0 instead of 1.
     """
+
+    takes_dislikes = True
 
     rank: int = rank_param()
     unobserved_weight: float = unobserved_weight_param()

@@ -174,6 +174,7 @@ class DebiasedEASE(LinearAutoencoder):
     """
 
     needs_binary = True  # the loss it debiases is one of positives and unlabelled items
+    takes_dislikes = False
 
     alpha: float = param(0.1, "share of unobserved items assumed to be liked", at_least=0, below=1, tries=(0, 0.1, 0.3, 0.5))
     l2: float = l2_param()

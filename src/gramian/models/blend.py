@@ -17,8 +17,9 @@ import numpy as np
 from gramian.core.params import configurable, param
 from gramian.core.recipe import Recipe
 from gramian.core.registry import MODELS
-from gramian.core.scorer import Scorer
+from gramian.core.scorer import EncodesHistories, Scorer
 from gramian.data.interactions import Interactions
+from gramian.errors import NotSupported
 from gramian.linalg.sparse import row_of_entry
 from gramian.models.autoencoders import EDLAE
 from gramian.models.chebycf import ChebyCF
@@ -38,8 +39,16 @@ class Blend(Recipe):
         tries=(0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1),
     )  # fmt: skip
 
+    def require_signals(self, events: Interactions) -> None:
+        for member in (self.first, self.second):
+            member.require_signals(events)
+
     def fit_scorer(self, events: Interactions, dtype: type) -> ScorerSum:
         scorers = [member.fit_scorer(events, dtype) for member in (self.first, self.second)]
+        for member, scorer in zip((self.first, self.second), scorers, strict=True):
+            if isinstance(scorer, EncodesHistories):  # the other model would have to take the same values
+                expected = "members of a blend that take plain weights of items"
+                raise NotSupported(expected, str(member), "Blend other models, or fit it alone")
         return self.blend_scorers(scorers, [measure_spread(scorer, events) for scorer in scorers])
 
     def blend_scorers(self, scorers: Sequence[Scorer], spreads: Sequence[float]) -> ScorerSum:

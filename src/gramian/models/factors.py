@@ -12,6 +12,7 @@ from gramian.core.scorer import Panels, SavedScorer, Scorer
 from gramian.errors import Inaccurate
 from gramian.io.damage import require_content
 from gramian.linalg.product import dense_panels
+from gramian.linalg.reranking import compare_vectors
 from gramian.linalg.row_solvers import (
     EXTRA_TARGET,
     EXTRA_WEIGHT,
@@ -23,7 +24,7 @@ from gramian.linalg.row_solvers import (
     solve_cholesky,
     solve_shared,
 )
-from gramian.linalg.sparse import row_sums
+from gramian.linalg.sparse import absolute_values, row_sums
 from gramian.models.scorers import cosine_similarities
 from gramian.validation import is_number
 
@@ -155,7 +156,7 @@ class Factors(Scorer):
         if self.loss.binary:
             ones = np.ones(histories.nnz, np.float32)
             histories = sp.csr_array((ones, histories.indices, histories.indptr), histories.shape)
-        coefficients = self.loss.row_coefficients(row_sums(histories))
+        coefficients = self.loss.row_coefficients(row_sums(absolute_values(histories)))
         vectors, values = solve_histories(histories, coefficients, self.fixed)
         if not np.isfinite(values).all():  # very large weights, or a system that float32 cannot solve
             fixed = FixedSide(*(array.astype(np.float64) for array in asdict(self.fixed).values()))
@@ -170,16 +171,20 @@ class Factors(Scorer):
         """Return the cosine between the vectors of items."""
         return cosine_similarities(self.fixed.factors, item)
 
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return compare_vectors(lists, self.fixed.factors)
+
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         """score = q·A⁻¹(Σ_j v_j (extra_target q_j + unobserved_target/s · g)), A the row's system: a sum over the history."""
         if len(history) == 0:
             return np.zeros(0)
         values = np.ones_like(values) if self.loss.binary else values
         q, vectors = self.fixed.factors[item].astype(np.float64), self.fixed.factors[history].astype(np.float64)
-        size = values.sum(dtype=np.float64)
+        weights, values = np.abs(values), np.maximum(values, 0)  # a dislike has the target 0
+        size = weights.sum(dtype=np.float64)
         (row,) = self.loss.row_coefficients(np.array([size]))
         system = np.diag(row[UNOBSERVED_WEIGHT] * self.fixed.spectrum.astype(np.float64) + row[RIDGE])
-        system += row[EXTRA_WEIGHT] * (vectors.T * values) @ vectors
+        system += row[EXTRA_WEIGHT] * (vectors.T * weights) @ vectors
         solution = np.linalg.lstsq(system, q)[0]
         return values * (
             row[EXTRA_TARGET] * (vectors @ solution) + row[UNOBSERVED_TARGET] / size * (self.fixed.total @ solution)

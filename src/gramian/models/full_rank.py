@@ -43,6 +43,8 @@ class HasCoefficients(Protocol):
 class LinearAutoencoder(GramRecipe):
     """A model that is one inverse and one `Coefficients` object."""
 
+    takes_dislikes = True  # a signed X has a Gram matrix like any other
+
     l2: float
 
     @property

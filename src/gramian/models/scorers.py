@@ -24,6 +24,7 @@ from gramian.io.damage import require_content
 from gramian.io.sparse import load_csr, save_csr
 from gramian.linalg.memory import require_memory
 from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, multiply_sparse, row_panels
+from gramian.linalg.reranking import compare_symmetric, compare_vectors
 from gramian.linalg.sparse import scale_columns
 from gramian.linalg.symmetric import PANEL, Symmetric
 from gramian.validation import is_number
@@ -56,6 +57,9 @@ class SymmetricWeights(Scorer):
     def similar(self, item: int) -> np.ndarray:
         """Return M_ij / √(M_ii M_jj), the cosine of two items where M is a Gram matrix."""
         return normalised_row(self.matrix, item)
+
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return compare_normalised(self.matrix, lists)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         row = self.matrix.row(item).astype(np.float64)[history]
@@ -109,6 +113,9 @@ class InverseWeights(Scorer):
         """Return −P_ij / √(P_ii P_jj), the partial correlation: how two items go together when all others are held fixed."""
         return -normalised_row(self.inverse, item)
 
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return -compare_normalised(self.inverse, lists)
+
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         return self.symmetric.contributions(history, values, item)
 
@@ -126,9 +133,20 @@ class InverseWeights(Scorer):
 
 def normalised_row(matrix: Symmetric, item: int) -> np.ndarray:
     """Return M_ij / √(M_ii M_jj) for all j; 0 where a diagonal entry is 0."""
-    diagonal = matrix.diagonal()
-    scale = np.divide(1, np.sqrt(np.abs(diagonal)), out=np.zeros(len(diagonal)), where=diagonal != 0)
+    scale = correlation_scale(matrix)
     return matrix.row(item) * scale * scale[item]
+
+
+def compare_normalised(matrix: Symmetric, lists: np.ndarray) -> np.ndarray:
+    """Return M_ij / √(M_ii M_jj) for all pairs of columns in each list."""
+    compared = compare_symmetric(lists, matrix.buffer, matrix.n, matrix.width, correlation_scale(matrix))
+    return np.asarray(compared)
+
+
+def correlation_scale(matrix: Symmetric) -> np.ndarray:
+    """Return 1 / √|M_ii|; 0 where the diagonal entry is 0."""
+    diagonal = matrix.diagonal()
+    return np.divide(1, np.sqrt(np.abs(diagonal)), out=np.zeros(len(diagonal)), where=diagonal != 0)
 
 
 def _load_symmetric(
@@ -176,6 +194,9 @@ class DenseWeights(Scorer):
     def similar(self, item: int) -> np.ndarray:
         return self.inverse_weights.similar(item)
 
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return self.inverse_weights.similarities(lists)
+
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         return self.inverse_weights.contributions(history, values, item)
 
@@ -214,6 +235,9 @@ class LowRankWeights(Scorer):
     def similar(self, item: int) -> np.ndarray:
         """Return the cosine between the decoder rows of items."""
         return cosine_similarities(self.decoder, item)
+
+    def similarities(self, lists: np.ndarray) -> np.ndarray:
+        return compare_vectors(lists, self.decoder)
 
     def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
         return values * (self.encoder[history].astype(np.float64) @ self.decoder[item])

@@ -107,7 +107,7 @@ class SGFCF(Recipe):
 
     rank: int = eigenvectors_param()
     sharpness: float = param(1.0, "power of the singular values; usually 0.5 to 5", at_least=0.5, tries=(0.75, 1, 1.5, 2, 3))
-    high_pass: float = param(0.5, "weight of the cubic term", at_least=0, tries=(0, 0.1, 0.5, 1.5))
+    high_pass: float = param(0.5, "weight of the cubic term", at_least=0, tries=(0, 0.1, 0.5, 1.5), free=True)
     power: float = param(0.5, "power of the degrees that X is divided by", at_least=0, below=1, tries=(0.3, 0.4, 0.5))
     offset: float = param(0.0, "number added to the degrees", at_least=0, tries=(0, 5, 20))
 
@@ -126,7 +126,11 @@ class SGFCF(Recipe):
             ShareOfTotal(cubic, (cubic.operator @ ones)[:, 0]),
         ]
         degrees = np.maximum(events.popularity + self.offset, 1.0)
-        return ScorerSum(terms, [1, self.high_pass], history_scale=degrees**-self.power)
+        return self.weigh_terms(ScorerSum(terms, [1, 1], history_scale=degrees**-self.power))
+
+    def weigh_terms(self, fitted: ScorerSum) -> ScorerSum:
+        """Return the model from a fit with any `high_pass`."""
+        return ScorerSum(fitted.scorers, [1, self.high_pass], history_scale=fitted.history_scale)
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         n, itemsize = events.n_items, np.dtype(dtype).itemsize

@@ -223,7 +223,9 @@ class LiveModel:
 
     def _swap(self, updated: Recommender, record: LogRecord, n_events: int) -> bool:
         """Serve an updated model, unless the folder was replaced while it was computed."""
-        model = Recommender(updated.scorer, updated.recipe, updated.catalog, updated.histories, record.number)
+        model = Recommender(
+            updated.scorer, updated.recipe, updated.catalog, updated.histories, self.model.card, log_position=record.number
+        )
         served = ServedModel(self.name, model)
         served.expand_weights()
         served.warm_up()

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from pyspark import RDD
 
+from gramian.data.dates import parse_cutoff
 from gramian.data.split import (
     HeldOutUsers,
     count_held_out_users,
     mark_last_parts,
     mark_targets,
     mark_weak_parts,
-    parse_cutoff,
 )
 from gramian.errors import InvalidInput
 from gramian.linalg.hashing import hash_pairs

@@ -74,7 +74,8 @@ class SplitObjective(Objective):
         self.task.require_no_leakage(split.train)
 
     def canonical(self, recipe: Recipe) -> Recipe:
-        recipe.require_binary(self.train.is_binary)  # the canonical form may not require it
+        recipe.require_signals(self.train)
+        recipe.require_binary(self.train.has_unit_weights)  # the canonical form may not require it
         return recipe.canonical()
 
     @property
@@ -82,7 +83,7 @@ class SplitObjective(Objective):
         return self.n_users
 
     def rank(self, fit: SharedFit, rows: np.ndarray) -> np.ndarray:
-        return fit.rank(self.task.histories[rows], self.train.catalog, self.k)
+        return fit.rank(self.task.encode_histories(fit.encoder)[rows], self.train.catalog, self.k)
 
 
 class LeaveOneOutObjective(Objective):

@@ -38,6 +38,7 @@ from gramian.models.dan import DAN
 from gramian.models.full_rank import LinearAutoencoder
 from gramian.models.l3ae import L3AE
 from gramian.models.scorers import InverseWeights, ScorerSum
+from gramian.models.sgfcf import SGFCF
 from gramian.models.spectral import SpectralRecipe, decompose_shared
 
 Ridges = dict[float, list[LinearAutoencoder]]
@@ -61,6 +62,8 @@ class SharedFit:
         The inverse they share, if they do.
     users_per_block
         How many users are scored at once.
+    encoder
+        The scorer whose values the histories must have, if they are not the plain weights.
     """
 
     recipes: list[Recipe]
@@ -69,6 +72,7 @@ class SharedFit:
     scales: np.ndarray
     inverse: Symmetric | None = None
     users_per_block: int = USERS_PER_BLOCK
+    encoder: Scorer | None = None
 
     def subset(self, members: Sequence[int]) -> SharedFit:
         """Return the fit with some of the recipes."""
@@ -98,6 +102,7 @@ class SharedFits:
         trainings: dict[Recipe, dict[int, EpochRecipe]] = {}
         normalised: dict[DAN, list[DAN]] = {}
         blends: dict[tuple[Recipe, Recipe], list[Blend]] = {}
+        filters: dict[Recipe, list[SGFCF]] = {}
         with_features: dict[Recipe, list[AddEASE | L3AE]] = {}
         for recipe in recipes:
             if isinstance(recipe, LinearAutoencoder):
@@ -112,6 +117,8 @@ class SharedFits:
                 normalised.setdefault(replace(recipe, item_power=0, max_diagonal=0), []).append(recipe)
             elif isinstance(recipe, Blend):
                 blends.setdefault((recipe.first, recipe.second), []).append(recipe)
+            elif isinstance(recipe, SGFCF):
+                filters.setdefault(without_free_params(recipe), []).append(recipe)
             elif isinstance(recipe, AddEASE | L3AE):
                 with_features.setdefault(without_free_params(recipe), []).append(recipe)
             else:
@@ -120,6 +127,8 @@ class SharedFits:
             yield from self.fit_normalised(same_inverse)
         for same_members in blends.values():
             yield from self.fit_blends(same_members)
+        for same_filters in filters.values():
+            yield from self.fit_filters(same_filters)
         for same_terms in with_features.values():
             yield from self.fit_feature_terms(same_terms)
         for by_epochs in trainings.values():
@@ -141,7 +150,8 @@ class SharedFits:
         except (InvalidInput, Inaccurate) as error:
             warnings.warn(f"{recipe} is left out: {error}", stacklevel=2)
             return
-        yield from share_products([(recipe, scorer)])
+        for shared in share_products([(recipe, scorer)]):
+            yield replace(shared, encoder=scorer)
 
     def fit_epochs(self, by_epochs: dict[int, EpochRecipe]) -> Iterator[SharedFit]:
         """Train once for recipes that differ only in their number of epochs, or warn where they make no sense here."""
@@ -207,6 +217,16 @@ class SharedFits:
             return
         spreads = [measure_spread(scorer, self.train) for scorer in scorers]
         yield from share_products([(recipe, recipe.blend_scorers(scorers, spreads)) for recipe in members])
+
+    def fit_filters(self, members: Sequence[SGFCF]) -> Iterator[SharedFit]:
+        """Fit once for filters that differ only in high_pass, or warn where they make no sense for these interactions."""
+        try:
+            fitted = self.fit_scorer(members[0])
+        except (InvalidInput, Inaccurate) as error:
+            warnings.warn(f"{members[0]} and filters of the same terms are left out: {error}", stacklevel=2)
+            return
+        assert isinstance(fitted, ScorerSum)
+        yield from share_products([(recipe, recipe.weigh_terms(fitted)) for recipe in members])
 
     def fit_feature_terms(self, members: Sequence[AddEASE | L3AE]) -> Iterator[SharedFit]:
         """Fit the models of interactions and of features once for all weights of the two, or warn where they make no sense."""

@@ -26,7 +26,14 @@ def names() -> list[str]:
     return list(DATASETS)
 
 
-def load(name: str, *, min_value: float | None = None, weights: bool = False, weight: str | None = None) -> Interactions:
+def load(
+    name: str,
+    *,
+    min_value: float | None = None,
+    weights: bool = False,
+    weight: str | None = None,
+    max_dislike: float | None = None,
+) -> Interactions:
     """Load a named data set.
 
     Parameters
@@ -39,6 +46,8 @@ def load(name: str, *, min_value: float | None = None, weights: bool = False, we
         Use the values as weights instead.
     weight
         "binary", "log", "bm25" or "tfidf", as in `Interactions.with_weights`.
+    max_dislike
+        With `min_value`, events whose value is at most this are dislikes, which count −1.
 
     Returns
     -------
@@ -56,6 +65,7 @@ def load(name: str, *, min_value: float | None = None, weights: bool = False, we
         min_value=None if min_value is None or dataset.value is None else (dataset.value, min_value),
         time=dataset.time,
         weight=weight,
+        max_dislike=max_dislike,
     )
     items = folder / "items.parquet"
     if not items.exists():
