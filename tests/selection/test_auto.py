@@ -10,7 +10,7 @@ import pytest
 import gramian as gr
 from gramian.evaluation.metrics import parse_metric
 from gramian.selection import search as search_module
-from gramian.selection.budget import Clock, parse_duration, parse_size
+from gramian.selection.budget import Clock, parse_budget, parse_size
 from gramian.selection.families import FAMILIES, Axis
 from gramian.selection.finals import run_final_test
 from gramian.selection.page import count_in_bins, write_selection_page
@@ -163,7 +163,7 @@ def test_finalists_are_tested_in_order_while_there_is_time(events, cheap):
     ("text", "seconds"), [("90", 90), (45, 45), ("30m", 1800), ("1h30m", 5400), ("1.5 h", 5400), ("20s", 20)]
 )
 def test_budgets(text, seconds):
-    assert parse_duration(text) == seconds
+    assert parse_budget(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1", "-5m", "5 weeks", "nan", float("inf"), "1m and more"])

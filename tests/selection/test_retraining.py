@@ -47,7 +47,7 @@ def test_a_model_that_learned_nonsense_does_not():
     old = gr.EASE(l2=10).fit(to_events(OLD_ROWS))
     nonsense = [(user, int(RNG.choice(LEFT)), 500) for user in range(1000, 1600)]
     nonsense += [(user, int(item), 501) for user in range(1000, 1600) for item in RNG.choice(RIGHT, 9, replace=False)]
-    newest = make_rows(range(100, 180), [LEFT], 3, 600) + make_rows(range(100, 180), [LEFT], 5, 2000)
+    newest = make_rows(range(100, 180), [LEFT], 3, 400) + make_rows(range(100, 180), [LEFT], 5, 2000)
     result = gr.retrain(old, to_events(nonsense + newest))
     assert not result.is_replaced
     assert result.model is old

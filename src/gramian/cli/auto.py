@@ -38,7 +38,7 @@ from gramian.io.manifest import MANIFEST
 from gramian.linalg.memory import format_bytes
 from gramian.progress import STDERR, format_duration
 from gramian.selection.auto import Selection, auto
-from gramian.selection.budget import parse_duration, parse_size
+from gramian.selection.budget import parse_budget, parse_size
 from gramian.selection.page import write_selection_page
 from gramian.selection.protocol import choose_protocol
 from gramian.selection.retraining import retrain
@@ -108,7 +108,7 @@ def auto_command(
     Interrupted with Ctrl-C, it goes on with the best model so far. Killed and run again, it continues.
     """
     folder = require_writable_folder(out_folder or like or Path("model"), "model")
-    parse_duration(budget)
+    parse_budget(budget)
     parse_size(memory)
     parse_metric(metric)
     profile = source.describe_events(keep_suspicious, title, tags, titles)

@@ -20,7 +20,7 @@ from gramian.cli.evaluate import epochs_command, evaluate_command, ranks_command
 from gramian.cli.fit import fit_command
 from gramian.cli.info import datasets_command, demo_command, models_command
 from gramian.cli.model_options import add_parameter_flags
-from gramian.cli.recommend import explain_command, factors_command, recommend_command, similar_command
+from gramian.cli.recommend import explain_command, factors_command, missing_command, recommend_command, similar_command
 from gramian.cli.render import COMPILE_WATCH, note, out, print_text
 from gramian.cli.serve import serve_command
 from gramian.core.registry import load_plugins
@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {  # name → function an
     "recommend": (recommend_command, 'gramian recommend my-model --history "Heat (1995)" --history 260 -k 5'),
     "similar": (similar_command, 'gramian similar my-model "Heat (1995)" -k 5'),
     "explain": (explain_command, 'gramian explain my-model "Heat (1995)" --history "Casino (1995)" --history 260'),
+    "missing": (missing_command, 'gramian missing my-model "Heat (1995)" --history "Casino (1995)" --history 260'),
     "factors": (factors_command, "gramian factors my-model --out items.parquet"),
     "evaluate": (
         evaluate_command,

@@ -13,6 +13,7 @@ import polars as pl
 import typer
 
 from gramian.cli.render import note
+from gramian.core.registry import RERANKERS
 from gramian.data import datasets
 from gramian.data import split as splits
 from gramian.data.catalog import Catalog
@@ -98,6 +99,14 @@ ExcludeSelf = Annotated[
     bool, typer.Option("--exclude-self", help="Users and items are nodes of one graph: never recommend a node to itself.")
 ]
 ListLength = Annotated[int, typer.Option("-k", help="Number of items.")]
+RerankStages = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f'Reorder the lists by a stage, such as "mmr(diversity=0.3)", of {", ".join(RERANKERS).lower()}; '
+        "repeat for more, which apply in this order."
+    ),
+]
+RerankDepth = Annotated[int, typer.Option("--depth", help="How many of the best items --rerank chooses from.")]
 
 
 @dataclass(frozen=True)
@@ -204,7 +213,7 @@ class EventSource:
         self, keep_suspicious: bool, title: str | None = None, tags: str | None = None, titles: Path | None = None
     ) -> Profile:
         """Read and describe the events; columns without an option are guessed, and ratings are thresholded."""
-        described = {} if titles else {"title": title, "tags": tags}
+        described: dict[str, Any] = {} if titles else {"title": title, "tags": tags}
         if self.is_named_dataset:
             profile = self._describe_dataset(described, keep_suspicious)
         else:
@@ -214,7 +223,7 @@ class EventSource:
             events = events.described_by(read_items(titles, self.item, title, tags, self.tag_separator, self.encoding))
         return replace(profile, events=events)
 
-    def _describe_dataset(self, described: dict[str, str | None], keep_suspicious: bool) -> Profile:
+    def _describe_dataset(self, described: dict[str, Any], keep_suspicious: bool) -> Profile:
         column = datasets.DATASETS[self.data].value
         if column is None or self.min_value or self.value:
             return describe(self._read_dataset(described), keep_suspicious=keep_suspicious)

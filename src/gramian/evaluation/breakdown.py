@@ -12,7 +12,16 @@ import scipy.sparse as sp
 from gramian.core.recommender import Recommender
 from gramian.data.split import HeldOutUsers, Split
 from gramian.errors import InvalidInput
-from gramian.evaluation.metrics import DEFAULT_METRICS, HEAD_SHARE, MetricLike, RankedLists, largest_cutoff, ndcg, parse_metrics
+from gramian.evaluation.metrics import (
+    DEFAULT_METRICS,
+    HEAD_SHARE,
+    MetricLike,
+    RankedLists,
+    is_tail,
+    largest_cutoff,
+    ndcg,
+    parse_metrics,
+)
 from gramian.evaluation.report import Report, standard_error
 from gramian.evaluation.task import RankingTask
 from gramian.linalg.sparse import csr_from_sorted, row_of_entry
@@ -154,7 +163,9 @@ def evaluate_by_popularity(
             if len(rows) == 0:
                 continue
             lists = (
-                model.top_k(part.encode_histories(model.scorer), k, allowed=is_member)[0] if columns is None else columns[rows]
+                model.top_k(task.encode_histories(model.scorer)[rows], k, allowed=is_member)[0]
+                if columns is None
+                else columns[rows]
             )
             reports[name] = part.report(lists, parsed, n_leaked)
     return reports
@@ -162,12 +173,8 @@ def evaluate_by_popularity(
 
 def group_by_popularity(popularity: np.ndarray, head: float) -> dict[str, np.ndarray]:
     """Return masks of the cold, tail and head items."""
-    order = np.argsort(-popularity, kind="stable")
-    before = np.cumsum(popularity[order]) - popularity[order]
-    is_head = np.zeros(len(popularity), np.bool_)
-    is_head[order] = before < head * popularity.sum()
-    is_cold = popularity == 0
-    return {COLD: is_cold, TAIL: ~is_cold & ~is_head, HEAD: is_head & ~is_cold}
+    is_cold, outside_head = popularity == 0, is_tail(popularity, head)
+    return {COLD: is_cold, TAIL: outside_head & ~is_cold, HEAD: ~outside_head & ~is_cold}
 
 
 def restrict_targets(task: RankingTask, is_member: np.ndarray, name: str, within_group: bool) -> tuple[RankingTask, np.ndarray]:

@@ -243,12 +243,12 @@ def gini(lists: RankedLists, k: int) -> float:
     return float((2 * np.arange(1, n + 1) - n - 1) @ counts / max(n * counts.sum(), 1))
 
 
-def is_tail(popularity: np.ndarray) -> np.ndarray:
-    """Return a mask of the items outside the head: the fewest items that have 80 % of the interactions."""
+def is_tail(popularity: np.ndarray, head: float = HEAD_SHARE) -> np.ndarray:
+    """Return a mask of the items outside the head: the fewest items that have this share of the interactions."""
     (order,), _ = rank_values(popularity, len(popularity), np.ones(len(popularity), np.bool_))
     before = np.cumsum(popularity[order]) - popularity[order]
     tail = np.empty(len(popularity), np.bool_)
-    tail[order] = before >= HEAD_SHARE * popularity.sum()
+    tail[order] = before >= head * popularity.sum()
     return tail
 
 

@@ -20,7 +20,7 @@ from gramian.io.journal import provenance
 from gramian.linalg.memory import format_bytes, limit_memory
 from gramian.linalg.threads import limit_threads
 from gramian.progress import format_duration
-from gramian.selection.budget import Clock, parse_duration, parse_size
+from gramian.selection.budget import Clock, parse_budget, parse_size
 from gramian.selection.finals import Finalist, recommend_finalist, run_final_test
 from gramian.selection.protocol import Protocol, choose_protocol
 from gramian.selection.search import MAX_FINALISTS, Candidate, FamilySearch, Standing
@@ -191,7 +191,7 @@ def auto(
     Selection
         Ctrl-C during the search ends it; the best so far is tested and fitted. A second Ctrl-C ends that, too.
     """
-    clock = Clock(parse_duration(budget), elapsed)
+    clock = Clock(parse_budget(budget), elapsed)
     memory_limit, parsed = parse_size(memory), parse_metric(metric)
     profile = data if isinstance(data, Profile) else describe(data, **reading)
     protocol = choose_protocol(profile.events, seed)

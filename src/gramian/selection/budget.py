@@ -17,7 +17,7 @@ BYTES_PER_UNIT = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 MIN_SECONDS = 5  # below which not even the fastest models can be compared
 
 
-def parse_duration(budget: str | float) -> float:
+def parse_budget(budget: str | float) -> float:
     """Return the seconds of "90", "90s", "30m", "1.5h" or "1h30m"."""
     if is_number(budget):
         seconds = float(budget)

@@ -142,6 +142,8 @@ def hold_out_newest(events: Interactions, is_new: np.ndarray, seed: int) -> tupl
     if events.times is not None:
         cutoff = np.sort(events.times[is_new])[-n_targets]
         is_held_out = events.times >= cutoff
+        if is_held_out.sum() > 2 * n_targets and (events.times > cutoff).any():  # many events at one time, such as a day
+            is_held_out = events.times > cutoff
     else:
         entries = np.flatnonzero(is_new)
         is_held_out = np.zeros(events.n_interactions, np.bool_)
