@@ -75,7 +75,7 @@ def run(task: str, data: str, split: gr.Split, variants: Sequence[Variant], metr
         params = choose(variant, split.validation, metrics[0])
         report = evaluate(variant, split, params, metrics)
         first = report if first is None else first
-        paired = first.compare(report, metrics[0])
+        paired = report.compare(first, metrics[0])
         row: dict[str, Any] = {"task": task, "data": data, "variant": variant.name, "params": params, "metrics": report.mean}
         row |= {"stderr": report.stderr, "users": len(report.users), "seconds": round(time.perf_counter() - started, 1)}
         if report is not first:
@@ -114,13 +114,13 @@ def map_split(split: gr.Split, change: Callable[[gr.Interactions], gr.Interactio
 
 def compare_kinds() -> None:
     """Purchases alone, kinds added up, and kinds kept apart. One kind of `MultiBehaviorEASE` is EASE, in its dual form."""
-    l2 = (1, 10, 100)
+    l2 = (10, 100, 1000)
 
     def add_up(weights: Sequence[float]) -> Callable[[gr.Split, Mapping[str, Any]], gr.Split]:
         by_kind = dict(zip(KINDS, weights, strict=True))
         return lambda split, options: map_split(split, lambda events: events.with_kind_weights(by_kind))
 
-    apart: Space = {"other_l2": (1, 10, 100), "l2": l2}
+    apart: Space = {"other_l2": (10, 100, 1000), "l2": l2}
     variants = [
         Variant("EASE on purchases", gr.MultiBehaviorEASE(), {"l2": l2}, of_kind("buy")),
         Variant("EASE on views", gr.MultiBehaviorEASE(), {"l2": l2}, of_kind("view")),
