@@ -128,12 +128,13 @@ def compare_kinds() -> None:
         Variant("EASE, view .2 cart .5 buy 1", gr.MultiBehaviorEASE(), {"l2": l2}, add_up((0.2, 0.5, 1))),
         Variant("MultiBehaviorEASE, target", gr.MultiBehaviorEASE(zero_diagonal="target"), apart),
         Variant("MultiBehaviorEASE, all", gr.MultiBehaviorEASE(zero_diagonal="all"), apart),
+        Variant("MultiBehaviorEASE, all as target", gr.MultiBehaviorEASE(), {"other_target": (0.1, 0.3, 1), **apart}),
     ]
     run("kinds", "retail-rocket", read_retail_rocket(), variants, ["ndcg@10", "recall@10"])
 
 
 def compare_time(data: str, last: bool) -> None:
-    """No time, decay by age, and models of sequences. The test part is the last tenth of all events, or everybody's last item."""
+    """No time, decay by age, and models of sequences. The test part is the last tenth of all events, or the last items."""
     events = gr.datasets.load(data, min_value=4).k_core(10)
     times = np.sort(np.asarray(events.times)).tolist()
     starts = {"validation_from": times[int(0.8 * len(times))], "test_from": times[int(0.9 * len(times))]}
