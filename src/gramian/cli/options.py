@@ -334,7 +334,7 @@ def parse_weights(text: str) -> dict[str, float]:
     """Parse weights of kinds, as in view=0.2,buy=1."""
     pairs = [pair.partition("=") for pair in text.split(",")]
     if not all(kind and equals for kind, equals, _ in pairs):
-        raise InvalidInput("--weights kind=weight,...", repr(text), "Pass view=0.2,buy=1, say")
+        raise InvalidInput("--weights of kinds, each with a number", repr(text), "Pass view=0.2,buy=1, say")
     return {kind.strip(): parse_number(weight) for kind, _, weight in pairs}
 
 
