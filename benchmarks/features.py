@@ -40,19 +40,21 @@ MODELS: dict[type, dict[str, Any]] = {
 BASELINE_OF: dict[type, type] = {gr.CEASE: gr.EASE, gr.AddEASE: gr.EASE, gr.L3AE: gr.EASE, gr.FeatureIALS: gr.IALS}
 
 
-def measure_quality(name: str, kind: str, k_core: int, only: str | None) -> None:
-    """Tune all models on a data set with each kind of features, and compare them with those without."""
+def measure_quality(name: str, kind: str, k_core: int, only: str | None, only_model: str | None) -> None:
+    """Tune models on a data set with each kind of features, and compare them with those without."""
     events = gr.datasets.load(name, min_value=4).k_core(k_core)
     split = gr.split.strong(events, seed=0) if kind == "warm" else gr.split.cold_items(events, seed=0)
     print(f"{name}, {kind}: {split}")
-    baselines = {model: run(split, model, space) for model, space in BASELINES.items()}
+    chosen = {model: space for model, space in MODELS.items() if only_model in (None, model.__name__)}
+    needed = {BASELINE_OF[model] for model in chosen}
+    baselines = {model: run(split, model, space) for model, space in BASELINES.items() if model in needed}
     for model, (recipe, value, reports) in baselines.items():
         record(name, kind, "none", model.__name__, recipe, value, reports, None)
     for described, columns in FEATURES.items():
         if only is not None and only != described:
             continue
         known = attach(split, gr.Features.of_catalog(events.catalog, **columns))
-        for model, space in MODELS.items():
+        for model, space in chosen.items():
             recipe, value, reports = run(known, model, space)
             record(name, kind, described, model.__name__, recipe, value, reports, baselines[BASELINE_OF[model]][2])
 
@@ -115,9 +117,10 @@ if __name__ == "__main__":
     parser.add_argument("split", nargs="?", default="warm", choices=["warm", "cold"])
     parser.add_argument("--k-core", type=int, default=5)
     parser.add_argument("--features", choices=list(FEATURES))
+    parser.add_argument("--model", choices=[model.__name__ for model in MODELS])
     parser.add_argument("--items", type=int, default=6_000)
     options = parser.parse_args()
     if options.job == "cost":
         measure_cost(options.items)
     else:
-        measure_quality(options.data, options.split, options.k_core, options.features)
+        measure_quality(options.data, options.split, options.k_core, options.features, options.model)

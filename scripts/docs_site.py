@@ -52,7 +52,7 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "data": (
         "Data",
         {
-            "gramian": ["read", "Interactions", "Catalog", "Features", "Split"],
+            "gramian": ["read", "describe", "Profile", "Interactions", "Catalog", "Features", "Split"],
             "gramian.data.split": ["strong", "weak", "leave_last", "temporal", "cold_items", "published"],
             "gramian.data.datasets": ["load", "names"],
         },
@@ -91,6 +91,7 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     ),
     "rerank": ("Re-ranking", {"gramian.rerank": public_classes(gr.rerank)}),
     "tuning": ("Tuning", {"gramian": ["tune", "Search", "rank_path", "RankPath", "epoch_path", "EpochPath"]}),
+    "selection": ("Model selection", {"gramian": ["auto", "Selection", "retrain", "Retraining"]}),
     "gradient": (
         "Models trained by gradients",
         {"gramian.gradient": public_classes(gr.gradient)},

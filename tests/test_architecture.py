@@ -17,21 +17,8 @@ SOURCE = Path(gr.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 # Each layer may import those before it, and itself.
-LAYERS = [
-    "errors",
-    "validation",
-    "progress",
-    "linalg",
-    "data",
-    "io",
-    "core",
-    "rerank",
-    "models",
-    "gradient",
-    "evaluation",
-    "tuning",
-]
-LAYERS += ["spark", "experiments", "service", "cli", "__main__"]
+LAYERS = ["errors", "validation", "progress", "linalg", "data", "io", "core", "rerank", "models", "gradient", "evaluation"]
+LAYERS += ["tuning", "spark", "experiments", "selection", "service", "cli", "__main__"]
 MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
 
 
@@ -124,11 +111,11 @@ PUBLIC = {
     "DAN", "DEQL", "DLAE", "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath",
     "Explanation", "FeatureIALS", "Features", "GFCF", "Gram", "HistoryChange", "IALS", "Interactions", "ItemKNN", "L3AE",
     "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression", "MODELS", "Metric", "MissingExplanation", "ModelComparison",
-    "MultiBehaviorEASE", "NuclearNormMF", "Popularity", "PrintedUpdates", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG", "RGX",
-    "RP3beta", "RankPath", "Recommendations", "Recommender", "RegularizedPCA", "Report", "SGFCF", "SLIM", "SLIST", "SVDAE",
-    "Search", "Split", "SteckUpdates", "Subspace", "TALE", "TurboCF", "VLAE", "WLAE", "WRMF", "compare", "datasets",
-    "epoch_path", "equivalent", "errors", "evaluate", "evaluate_by_popularity", "gradient", "leave_one_user_out", "load",
-    "rank_path", "read", "register", "rerank", "split", "tune",
+    "MultiBehaviorEASE", "NuclearNormMF", "Popularity", "PrintedUpdates", "Profile", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG",
+    "RGX", "RP3beta", "RankPath", "Recommendations", "Recommender", "RegularizedPCA", "Report", "Retraining", "SGFCF", "SLIM",
+    "SLIST", "SVDAE", "Search", "Selection", "Split", "SteckUpdates", "Subspace", "TALE", "TurboCF", "VLAE", "WLAE", "WRMF",
+    "auto", "compare", "datasets", "describe", "epoch_path", "equivalent", "errors", "evaluate", "evaluate_by_popularity",
+    "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "rerank", "retrain", "split", "tune",
 }  # fmt: skip
 INTERNAL = {"version", "load_model"}  # imported to be used in an __init__.py
 

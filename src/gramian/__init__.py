@@ -21,6 +21,8 @@ from gramian.data import split as split
 from gramian.data.catalog import Catalog as Catalog
 from gramian.data.features import Features as Features
 from gramian.data.interactions import Interactions as Interactions
+from gramian.data.profile import Profile as Profile
+from gramian.data.profile import describe as describe
 from gramian.data.read import read as read
 from gramian.data.split import Split as Split
 from gramian.evaluation.breakdown import evaluate_by_popularity as evaluate_by_popularity
@@ -31,6 +33,10 @@ from gramian.evaluation.leave_one_user_out import leave_one_user_out as leave_on
 from gramian.evaluation.metrics import Metric as Metric
 from gramian.evaluation.report import Report as Report
 from gramian.models import *  # noqa: F403
+from gramian.selection.auto import Selection as Selection
+from gramian.selection.auto import auto as auto
+from gramian.selection.retraining import Retraining as Retraining
+from gramian.selection.retraining import retrain as retrain
 from gramian.tuning.epoch_path import EpochPath as EpochPath
 from gramian.tuning.epoch_path import epoch_path as epoch_path
 from gramian.tuning.rank_path import RankPath as RankPath

@@ -16,7 +16,21 @@ from gramian.cli.render import program_name
 from gramian.core.params import format_value
 from gramian.validation import format_install_advice
 
-COMMANDS = ["demo", "models", "fit", "recommend", "similar", "explain", "factors", "evaluate", "tune", "ranks", "epochs"]
+COMMANDS = [
+    "demo",
+    "describe",
+    "auto",
+    "models",
+    "fit",
+    "recommend",
+    "similar",
+    "explain",
+    "factors",
+    "evaluate",
+    "tune",
+    "ranks",
+    "epochs",
+]
 COMMANDS += ["benchmark", "report", "serve", "datasets"]
 
 

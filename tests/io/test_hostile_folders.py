@@ -127,6 +127,16 @@ def test_declared_sizes_are_compared_with_the_file_before_any_loop(facts, saved,
         gr.load(saved)
 
 
+@pytest.mark.parametrize("card", ["text", [1], 5, True])
+def test_a_card_that_is_none_is_refused(card, saved, refused):
+    saved_facts = json.loads((saved / MANIFEST).read_text())["facts"]
+    seal(saved, facts=saved_facts | {"card": card})
+    with refused(gr.errors.DamagedFile):
+        gr.load(saved)
+    seal(saved, facts=saved_facts | {"card": {"metric": "ndcg@20"}})
+    assert gr.load(saved).card == {"metric": "ndcg@20"}
+
+
 def ids_text(type_name, values):
     return {"items": {"type": type_name, "values": values}}
 

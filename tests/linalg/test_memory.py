@@ -111,3 +111,20 @@ def test_a_limited_address_space_is_seen_before_it_is_exceeded():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert "of free memory for" in run.stdout
+
+
+def test_a_limit_of_ones_own_counts_from_what_is_resident(monkeypatch):
+    monkeypatch.setattr(memory, "container_bytes", lambda: [])
+    monkeypatch.setattr(memory, "address_space_bytes", lambda: [])
+    monkeypatch.setattr(memory.psutil, "virtual_memory", lambda: type("Host", (), {"available": 100 * GB}))
+    resident = 2 * GB
+    monkeypatch.setattr(memory.psutil.Process, "memory_info", lambda process: type("Info", (), {"rss": resident, "vms": 0}))
+    with memory.limit_memory(3 * GB):
+        assert memory.available_bytes() == 3 * GB
+        resident = 4 * GB
+        assert memory.available_bytes() == 1 * GB
+        with memory.limit_memory(None):
+            assert memory.available_bytes() == 100 * GB
+        resident = 9 * GB
+        assert memory.available_bytes() == 0
+    assert memory.available_bytes() == 100 * GB

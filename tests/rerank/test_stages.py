@@ -72,6 +72,16 @@ def test_mmr_by_tags_is_its_definition(ease, diversity):
     assert reranked(ease, R.MMR(diversity, "tags"), k=K) == [row[:K] for row in expected]
 
 
+def test_mmr_by_features_is_its_definition(events):
+    rng = np.random.default_rng(3)
+    vectors = rng.standard_normal((events.n_items, 5))
+    model = gr.EASE(l2=5).fit(events.with_features(gr.Features.of(vectors, items=events.items.tolist())))
+    length = np.linalg.norm(vectors, axis=1)
+    similarity = vectors @ vectors.T / length[:, None] / length
+    expected = [naive.mmr(row, values, K, similarity, 0.6)[:K] for row, values in candidates_of(model)]
+    assert reranked(model, R.MMR(0.6, "features")) == expected
+
+
 @pytest.mark.parametrize(("strength", "smoothing"), [(0, 0.01), (0.4, 0.01), (0.9, 0.2), (1, 0.05)])
 def test_calibration_is_its_definition(ease, strength, smoothing):
     tags, histories = ease.catalog.tags, ease.histories.matrix
@@ -254,7 +264,7 @@ BAD = {
     "range": (lambda: R.MMR(1.5), gr.errors.InvalidInput, "at most 1"),
     "not a number": (lambda: R.Calibration(float("nan")), gr.errors.InvalidInput, "strength"),
     "no smoothing": (lambda: R.Calibration(0.5, 0), gr.errors.InvalidInput, "smoothing"),
-    "similarity": (lambda: R.MMR(0.5, "genre"), gr.errors.InvalidInput, "'model' or 'tags'"),
+    "similarity": (lambda: R.MMR(0.5, "genre"), gr.errors.InvalidInput, "'model' or 'tags' or 'features'"),
     "no tag": (R.ReservedSlots, gr.errors.InvalidInput, "a tag"),
     "empty tag": (lambda: R.ReservedSlots(""), gr.errors.InvalidInput, "1 to 200 characters"),
     "limit": (lambda: R.MaxPerTag(0), gr.errors.InvalidInput, "at least 1"),
@@ -290,6 +300,8 @@ def test_what_a_model_cannot_do_is_refused(events, refused):
     for stage in (R.MMR(similarity="tags"), R.Calibration(), R.MaxPerTag()):
         with refused(gr.errors.NotSupported, "items with tags"):
             untagged.recommend(untagged.users[:1], rerank=stage)
+    with refused(gr.errors.NotSupported, "items with features"):
+        untagged.recommend(untagged.users[:1], rerank=R.MMR(similarity="features"))
     popular = gr.Popularity().fit(events)
     with refused(gr.errors.NotSupported, "relates items"):
         popular.recommend(popular.users[:1], rerank=R.MMR())

@@ -18,6 +18,8 @@ from gramian.cli.options import (
     EventSource,
     ExcludeSelf,
     ItemTable,
+    RerankDepth,
+    RerankStages,
     SplitSeed,
     TagsColumn,
     Threads,
@@ -40,6 +42,7 @@ from gramian.cli.render import (
 )
 from gramian.core.epochs import EpochRecipe
 from gramian.core.registry import MODELS
+from gramian.core.reranking import DEFAULT_DEPTH, parse_reranker
 from gramian.errors import InvalidInput
 from gramian.evaluation.metrics import DEFAULT_METRICS, parse_metrics
 from gramian.experiments.experiment import validation_of
@@ -68,6 +71,8 @@ def evaluate_command(
     ] = "strong",
     metric: Annotated[list[str] | None, typer.Option(help="Such as ndcg@20, recall@20, coverage@20; repeat for more.")] = None,
     exclude_self: ExcludeSelf = False,
+    rerank: RerankStages = None,
+    depth: RerankDepth = DEFAULT_DEPTH,
     seed: SplitSeed = 0,
     n_threads: Threads = None,
     as_json: AsJson = False,
@@ -77,12 +82,13 @@ def evaluate_command(
     recipes = parse_recipes(model or DEFAULT_MODELS, flags)
     metrics = [str(name) for name in parse_metrics(metric or DEFAULT_METRICS)]  # checked before any model is fitted
     require_split(split, PUBLISHED)
+    stages = [parse_reranker(stage) for stage in rerank or ()]  # checked before any model is fitted
     parts = source.read_split(split, seed)
     trials = []
     with limit_threads(n_threads):
         for recipe in recipes:
             announce(f"fitting {format_recipe(recipe)}")
-            trials.append(Trial.run(recipe, parts, metrics, exclude_self))
+            trials.append(Trial.run(recipe, parts, metrics, exclude_self=exclude_self, rerank=stages, depth=depth))
     if as_json:
         rows = [trial.to_json() for trial in trials]
         print_json({"split": parts.fingerprint, "test_users": parts.target.n_users, "models": rows})

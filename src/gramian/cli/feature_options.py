@@ -59,7 +59,15 @@ class FeatureSource:
         """Read the table, or make features from the tags and titles of the events; None if no features are asked for."""
         columns = self.columns
         if self.features is not None:
-            return read_features(self.features, item, tag_separator=tag_separator, **columns)  # type: ignore[arg-type]
+            return read_features(
+                self.features,
+                item,
+                tags=columns["tags"],
+                numbers=columns["numbers"],
+                text=columns["text"],
+                vectors=columns["vectors"],
+                tag_separator=tag_separator,
+            )
         refuse_options("no --features", {"--cold-items": self.cold_items})
         wanted = {name for names in columns.values() for name in names}
         if not wanted:

@@ -14,12 +14,13 @@ from numba.core.event import install_listener
 from typer.exceptions import TyperException
 
 from gramian.cli.advice import format_error, option_flags, translate
+from gramian.cli.auto import auto_command, describe_command
 from gramian.cli.benchmark import benchmark_command, report_command
 from gramian.cli.evaluate import epochs_command, evaluate_command, ranks_command, tune_command
 from gramian.cli.fit import fit_command
 from gramian.cli.info import datasets_command, demo_command, models_command
 from gramian.cli.model_options import add_parameter_flags
-from gramian.cli.recommend import explain_command, factors_command, recommend_command, similar_command
+from gramian.cli.recommend import explain_command, factors_command, missing_command, recommend_command, similar_command
 from gramian.cli.render import COMPILE_WATCH, note, out, print_text
 from gramian.cli.serve import serve_command
 from gramian.core.registry import load_plugins
@@ -29,11 +30,14 @@ from gramian.progress import DISPLAY
 INTERRUPTED = 130  # the exit code that Typer gives to Ctrl-C
 COMMANDS: dict[str, tuple[Callable[..., None], str]] = {  # name → function and example
     "demo": (demo_command, "gramian demo"),
+    "describe": (describe_command, "gramian describe ratings.csv"),
+    "auto": (auto_command, "gramian auto ratings.csv --budget 30m --out my-model, then open my-model.html"),
     "models": (models_command, "gramian models edlae"),
     "fit": (fit_command, 'gramian fit ratings.csv --min-value rating=4 --model "edlae(dropout=0.3, l2=200)" --out my-model'),
     "recommend": (recommend_command, 'gramian recommend my-model --history "Heat (1995)" --history 260 -k 5'),
     "similar": (similar_command, 'gramian similar my-model "Heat (1995)" -k 5'),
     "explain": (explain_command, 'gramian explain my-model "Heat (1995)" --history "Casino (1995)" --history 260'),
+    "missing": (missing_command, 'gramian missing my-model "Heat (1995)" --history "Casino (1995)" --history 260'),
     "factors": (factors_command, "gramian factors my-model --out items.parquet"),
     "evaluate": (
         evaluate_command,
@@ -93,7 +97,7 @@ def run() -> None:
         with install_listener("numba:compile", COMPILE_WATCH):
             code = app(prog_name="gramian", standalone_mode=False)
         if code == INTERRUPTED:
-            resumable = {"--scratch", "--journal", "benchmark"} & {word.partition("=")[0] for word in sys.argv}
+            resumable = {"--scratch", "--journal", "benchmark", "auto"} & {word.partition("=")[0] for word in sys.argv}
             again = "; run the same command again to continue" if resumable else ""
             print(f"gramian: interrupted{again}", file=sys.stderr)
         sys.exit(code)

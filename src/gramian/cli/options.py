@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
+import polars as pl
 import typer
 
 from gramian.cli.render import note
+from gramian.core.registry import RERANKERS
 from gramian.data import datasets
 from gramian.data import split as splits
 from gramian.data.catalog import Catalog
 from gramian.data.interactions import Interactions
+from gramian.data.profile import Profile, describe, profile_values
 from gramian.data.read import read, read_items
 from gramian.data.sources import STANDARD_INPUT, find_event_files, is_address
 from gramian.data.weights import WEIGHTINGS
@@ -96,6 +99,14 @@ ExcludeSelf = Annotated[
     bool, typer.Option("--exclude-self", help="Users and items are nodes of one graph: never recommend a node to itself.")
 ]
 ListLength = Annotated[int, typer.Option("-k", help="Number of items.")]
+RerankStages = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f'Reorder the lists by a stage, such as "mmr(diversity=0.3)", of {", ".join(RERANKERS).lower()}; '
+        "repeat for more, which apply in this order."
+    ),
+]
+RerankDepth = Annotated[int, typer.Option("--depth", help="How many of the best items --rerank chooses from.")]
 
 
 @dataclass(frozen=True)
@@ -141,7 +152,7 @@ class EventSource:
 
     def read_events(self, title: str | None = None, tags: str | None = None, titles: Path | None = None) -> Interactions:
         """Read the events, with titles and tags from their own columns or from a table of items."""
-        described = {} if titles else {"title": title, "tags": tags}
+        described: dict[str, Any] = {} if titles else {"title": title, "tags": tags}
         events = self._read_dataset(described) if self.is_named_dataset else self._read_source(described)
         note(str(events.read_summary))
         events = events.k_core(self.k_core) if self.k_core else events
@@ -155,7 +166,7 @@ class EventSource:
         names += ["kind", "kinds", "weights", "half_life", "max_dislike", "signed"]
         refuse_options(context, {format_flag(name): getattr(self, name) for name in names})
 
-    def _read_dataset(self, described: dict[str, str | None]) -> Interactions:
+    def _read_dataset(self, described: dict[str, Any]) -> Interactions:
         names = ["user", "item", "time", "time_format", "skip_nulls", "separator", "encoding", "columns"]
         names += ["kind", "kinds", "weights", "signed"]
         options = {name: getattr(self, name) for name in names} | described
@@ -165,36 +176,61 @@ class EventSource:
         unknown = {self.value, column} - {None, "", known}
         if unknown:
             raise InvalidInput(f"values in {known!r} of {self.data}", repr(unknown.pop()), "Name that column")
-        weighted, options = self.value is not None, {"weight": self.weight, "max_dislike": self.max_dislike}
-        events = datasets.load(self.data, min_value=least, weights=weighted, **options)
+        weighted, dislike = self.value is not None, self.max_dislike
+        events = datasets.load(self.data, min_value=least, weights=weighted, weight=self.weight, max_dislike=dislike)
         return events if self.half_life is None else events.decayed(parse_half_life_text(self.half_life))
 
-    def _read_source(self, described: dict[str, str | None]) -> Interactions:
+    def _read_source(self, described: dict[str, Any]) -> Interactions:
+        return read(self.data, **(self._reading_options() | described))
+
+    def _reading_options(self) -> dict[str, Any]:
+        """Return the options of `gr.read`, after checking that the files exist."""
         if not self.connection and self.data != STANDARD_INPUT and not is_address(self.data):
             self._require_files()
-        return read(
-            self.data,
-            user=self.user,
-            item=self.item,
-            value=self.value,
-            min_value=self.threshold,
-            time=self.time,
-            time_format=self.time_format,
-            weight=self.weight,
-            kind=self.kind,
-            kinds=self.kinds.split(",") if self.kinds else None,
-            weights=parse_weights(self.weights) if self.weights else None,
-            half_life=None if self.half_life is None else parse_half_life_text(self.half_life),
-            max_dislike=self.max_dislike,
-            signed=self.signed,
-            skip_nulls=self.skip_nulls,
-            tag_separator=self.tag_separator,
-            separator="\t" if self.separator in ("tab", r"\t") else self.separator,
-            encoding=self.encoding,
-            columns=self.columns.split(",") if self.columns else None,
-            connection=self.connection,
-            **described,
-        )
+        return {
+            "user": self.user,
+            "item": self.item,
+            "value": self.value,
+            "min_value": self.threshold,
+            "time": self.time,
+            "time_format": self.time_format,
+            "weight": self.weight,
+            "kind": self.kind,
+            "kinds": self.kinds.split(",") if self.kinds else None,
+            "weights": parse_weights(self.weights) if self.weights else None,
+            "half_life": None if self.half_life is None else parse_half_life_text(self.half_life),
+            "max_dislike": self.max_dislike,
+            "signed": self.signed,
+            "skip_nulls": self.skip_nulls,
+            "tag_separator": self.tag_separator,
+            "separator": "\t" if self.separator in ("tab", r"\t") else self.separator,
+            "encoding": self.encoding,
+            "columns": self.columns.split(",") if self.columns else None,
+            "connection": self.connection,
+        }
+
+    def describe_events(
+        self, keep_suspicious: bool, title: str | None = None, tags: str | None = None, titles: Path | None = None
+    ) -> Profile:
+        """Read and describe the events; columns without an option are guessed, and ratings are thresholded."""
+        described: dict[str, Any] = {} if titles else {"title": title, "tags": tags}
+        if self.is_named_dataset:
+            profile = self._describe_dataset(described, keep_suspicious)
+        else:
+            profile = describe(self.data, keep_suspicious=keep_suspicious, **self._reading_options(), **described)
+        events = profile.events.k_core(self.k_core) if self.k_core else profile.events
+        if titles:
+            events = events.described_by(read_items(titles, self.item, title, tags, self.tag_separator, self.encoding))
+        return replace(profile, events=events)
+
+    def _describe_dataset(self, described: dict[str, Any], keep_suspicious: bool) -> Profile:
+        column = datasets.DATASETS[self.data].value
+        if column is None or self.min_value or self.value:
+            return describe(self._read_dataset(described), keep_suspicious=keep_suspicious)
+        values, threshold = profile_values(pl.Series(column, datasets.load(self.data, weights=True).matrix.data))
+        thresholded = self if threshold is None else replace(self, min_value=str(threshold))
+        profile = describe(thresholded._read_dataset(described), keep_suspicious=keep_suspicious)
+        return replace(profile, values=values)
 
     def _require_files(self) -> None:
         try:

@@ -1,17 +1,36 @@
-"""`gramian recommend`, `similar`, `explain` and `factors`: query a saved model."""
+"""`gramian recommend`, `similar`, `explain`, `missing` and `factors`: query a saved model."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gramian.cli.item_options import ItemRules, add_rule_options, parse_user, read_histories, suggest_items
-from gramian.cli.options import AsJson, ExcludeSelf, ListLength, SavedModelFolder, Threads, refuse_options
-from gramian.cli.render import out, print_explanation, print_json, print_recommendations, print_text, recommendation_table
+from gramian.cli.options import (
+    AsJson,
+    ExcludeSelf,
+    ListLength,
+    RerankDepth,
+    RerankStages,
+    SavedModelFolder,
+    Threads,
+    refuse_options,
+)
+from gramian.cli.render import (
+    out,
+    print_explanation,
+    print_json,
+    print_paragraph,
+    print_recommendations,
+    print_text,
+    recommendation_table,
+)
+from gramian.core.missing import DEFAULT_POOL, RANKED_OUT
 from gramian.core.recommender import Recommender, load_model
+from gramian.core.reranking import DEFAULT_DEPTH
 from gramian.core.results import Explanation, Recommendations
 from gramian.data.catalog import Catalog
 from gramian.errors import InvalidInput
@@ -37,6 +56,8 @@ def recommend_command(
     rules: ItemRules,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Recommend the items of a history too.")] = False,
     exclude_self: ExcludeSelf = False,
+    rerank: RerankStages = None,
+    depth: RerankDepth = DEFAULT_DEPTH,
     out_file: Annotated[
         Path | None,
         typer.Option("--out", help="Write the lists to a .parquet, .csv or .jsonl file: of all users, if none are named."),
@@ -56,7 +77,7 @@ def recommend_command(
         require_table_path(out_file)
     fitted = load_model(model)
     options: dict[str, Any] = {"allow": rules.allowed_items(fitted.catalog), "exclude_seen": not include_seen}
-    options["n_threads"] = n_threads
+    options |= {"rerank": rerank or (), "depth": depth, "n_threads": n_threads}
     if out_file and not (history or histories):
         users = [parse_user(fitted, text) for text in user] if user else None
         fitted.recommend_to(out_file, k, users=users, exclude_self=exclude_self, **options)
@@ -157,6 +178,36 @@ def explain_command(
         print_explanation(Explanation(explanation.features), n=k or SHOWN_CONTRIBUTIONS)
 
 
+@add_rule_options
+def missing_command(
+    model: SavedModelFolder,
+    item: Annotated[str, typer.Argument(help="Id or title of the item that is missing.")],
+    *,
+    user: Annotated[str | None, typer.Option(help="A user the model was fitted on.")] = None,
+    history: HistoryItems = None,
+    k: ListLength = 10,
+    rules: ItemRules,
+    include_seen: Annotated[bool, typer.Option("--include-seen", help="Recommend the items of a history too.")] = False,
+    pool: Annotated[int, typer.Option(help="How many items to consider for adding to the history.")] = DEFAULT_POOL,
+    as_json: AsJson = False,
+) -> None:
+    """Say why an item is missing from a list, and which smallest change of the history would bring it in."""
+    if bool(user) == bool(history):
+        raise InvalidInput("--user or --history", "both" if user else "neither", "Pass one of them")
+    fitted = load_model(model)
+    (item_id,) = fitted.catalog.find_items([item])
+    items = fitted.history(parse_user(fitted, user)) if user else fitted.catalog.find_items(history or ())
+    options = {"allow": rules.allowed_items(fitted.catalog), "exclude_seen": not include_seen, "pool": pool}
+    explanation = fitted.explain_missing(items, item_id, k, **options)
+    if as_json:
+        print_json(asdict(explanation))
+        return
+    for line in str(explanation).split("; "):
+        print_text(line)
+    if explanation.status == RANKED_OUT:
+        print_paragraph(f"Tried: {explanation.searched}.", style="dim")
+
+
 def factors_command(
     model: SavedModelFolder,
     *,
@@ -181,7 +232,11 @@ def list_to_json(result: Recommendations, row: int) -> dict[str, Any]:
         {"item": item, **({"title": result.titles[row][rank]} if result.titles else {}), "score": result.scores[row][rank]}
         for rank, item in enumerate(result.items[row])
     ]
+    for item, rank in zip(items if result.trace else (), result.from_ranks(row), strict=False):
+        item["from_rank"] = rank
     facts: dict[str, Any] = {"user": result.users[row]} if result.users is not None else {}
+    if result.trace:
+        facts["moves"] = [asdict(move) for move in result.moves(row)]
     if result.unknown is not None and result.fallback is not None:
         facts |= {"unknown": result.unknown[row], "fallback": result.fallback[row]}
     return facts | {"items": items}

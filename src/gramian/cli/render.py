@@ -120,11 +120,12 @@ def print_recommendations(result: Recommendations, row: int, suggest: Callable[[
 def recommendation_table(result: Recommendations, row: int) -> Table:
     """Return one list as a table."""
     table = plain_table()
-    for name in ("rank", "item", "score"):
+    from_ranks = result.from_ranks(row) if result.trace else []
+    for name in ("rank", *(["was"] if from_ranks else []), "item", "score"):
         table.add_column(name, justify="left" if name == "item" else "right", no_wrap=name != "item")
     for rank, (item, score) in enumerate(zip(result.items[row], result.scores[row], strict=True), start=1):
         name = str(item) if result.titles is None else f"{result.titles[row][rank - 1]}  [{item}]"
-        table.add_row(str(rank), Text(name), f"{score:.4f}")
+        table.add_row(str(rank), *(map(str, from_ranks[rank - 1 : rank])), Text(name), f"{score:.4f}")
     return table
 
 

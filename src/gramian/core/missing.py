@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gramian.core.ranking import finite_panels
-from gramian.core.scorer import Scorer, SupportsExplanations, SupportsSimilarity, SupportsWeights
+from gramian.core.scorer import EncodesHistories, Scorer, SupportsExplanations, SupportsSimilarity, SupportsWeights
 from gramian.data.catalog import Catalog
 from gramian.linalg.history_changes import count_after_one, count_after_two, count_better
 from gramian.linalg.memory import require_memory
@@ -161,6 +161,18 @@ class MissingItem:
     permitted: np.ndarray
     exclude_seen: bool
 
+    @property
+    def is_sum(self) -> bool:
+        """Whether scores are sums over the history, of values that do not depend on each other."""
+        return SupportsWeights in self.scorer.capabilities and not isinstance(self.scorer, EncodesHistories)
+
+    def value_of_addition(self, column: int) -> float:
+        """Return the value of an added item: a weight of 1, or what a scorer with values of its own makes of a bare id."""
+        if not isinstance(self.scorer, EncodesHistories):
+            return 1.0
+        ids = self.catalog.ids[np.array([column])]
+        return float(next(iter(self.scorer.encode_history(ids, ids))))
+
     def is_competitor(self, history: sp.csr_array) -> np.ndarray:
         """Return a mask of the items that may be listed for a history."""
         mask = self.permitted.copy()
@@ -188,7 +200,7 @@ class MissingItem:
         weights = dict(zip(self.history.indices.tolist(), self.history.data.tolist(), strict=True))
         for column in change:
             if adds:
-                weights[column] = 1.0
+                weights[column] = self.value_of_addition(column)
             else:
                 del weights[column]
         columns = np.array(sorted(weights), np.int64)
@@ -199,7 +211,7 @@ class MissingItem:
         """Return the columns to try to add, the most promising first."""
         n_items = len(self.catalog)
         gain = np.zeros(n_items)
-        if SupportsWeights in self.scorer.capabilities and isinstance(self.scorer, SupportsExplanations):
+        if self.is_sum and isinstance(self.scorer, SupportsExplanations):
             gain = self.scorer.contributions(np.arange(n_items), np.ones(n_items), self.item)
         elif SupportsSimilarity in self.scorer.capabilities and isinstance(self.scorer, SupportsSimilarity):
             gain = self.scorer.similar(self.item)
@@ -216,7 +228,7 @@ class MissingItem:
     def removal_pool(self, pool: int | None) -> np.ndarray:
         """Return the columns to try to remove; those that lower the item's score most, if there are more than the pool."""
         columns = self.history.indices[self.history.indices != self.item]
-        if pool is None or len(columns) <= pool or not isinstance(self.scorer, SupportsExplanations):
+        if pool is None or len(columns) <= pool or not (self.is_sum and isinstance(self.scorer, SupportsExplanations)):
             return columns[:pool]
         contributions = self.scorer.contributions(columns, np.ones(len(columns)), self.item)
         return columns[np.argsort(contributions, kind="stable")[:pool]]
@@ -225,7 +237,7 @@ class MissingItem:
         """Return the smallest change of one or two of these columns that brings the item in, if there is one."""
         n_kept = np.inf if adds else self.history.nnz  # a removal must not empty the history: that shows the popular items
         n_tried = [0, 0]
-        search = self._search_sums if SupportsWeights in self.scorer.capabilities else self._search_lists
+        search = self._search_sums if self.is_sum else self._search_lists
         for size, changes in enumerate(search(columns, adds), start=1):
             if n_kept <= size or len(columns) < size:
                 break

@@ -141,7 +141,7 @@ class Recipe(Configurable, ABC):
         if not self.takes_kinds:
             events.require_one_kind(name)
         if not self.takes_dislikes:
-            reason = "its loss is one of positives and unobserved items; EASE, EDLAE, IALS and WRMF take dislikes"
+            reason = "it is defined for likes alone; EASE, EDLAE, IALS and WRMF take dislikes"
             events.require_no_dislikes(name, reason)
         if self.needs_times and events.times is None:
             raise InvalidInput(f"interactions with times for {name}", "none", 'Read them with time="timestamp"')

@@ -68,10 +68,19 @@ class Recommender:
         The items, in the scorer's columns.
     histories
         The interactions the model was fitted on; None where the users are elsewhere, as on a cluster.
+    card
+        The model card: how the model was chosen and how good it is, as JSON. `gr.auto` writes one; it is saved with the model.
     """
 
-    def __init__(self, scorer: Scorer, recipe: Recipe, catalog: Catalog, histories: Interactions | None = None) -> None:
-        self.scorer, self.recipe, self.catalog, self.histories = scorer, recipe, catalog, histories
+    def __init__(
+        self,
+        scorer: Scorer,
+        recipe: Recipe,
+        catalog: Catalog,
+        histories: Interactions | None = None,
+        card: dict[str, Any] | None = None,
+    ) -> None:
+        self.scorer, self.recipe, self.catalog, self.histories, self.card = scorer, recipe, catalog, histories, card
 
     def __repr__(self) -> str:
         users = "" if self.histories is None else f"{self.histories.n_users:,} users, "
@@ -583,7 +592,7 @@ class Recommender:
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of safetensors and JSON, atomically; `gr.load` reads it."""
         facts, arrays = self.scorer.save()
-        saved = SavedModel(self.recipe.to_json(), self.scorer.name, facts, arrays, self.catalog, self.histories)
+        saved = SavedModel(self.recipe.to_json(), self.scorer.name, facts, arrays, self.catalog, self.histories, self.card)
         save_model_folder(path, saved)
 
 
@@ -604,4 +613,4 @@ def load_model(path: str | Path, *, private: bool = False) -> Recommender:
         scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
         require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
         recipe = MODELS.find(saved.recipe["name"])(**params_of_json(saved.recipe))
-        return Recommender(scorer, recipe, saved.catalog, saved.histories)
+        return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.card)

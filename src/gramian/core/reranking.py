@@ -26,7 +26,7 @@ from gramian.linalg.threads import limit_threads
 from gramian.validation import require_whole_number
 
 DEFAULT_DEPTH = 100  # candidates: five lists of 20
-MAX_DEPTH = 2_000  # candidates; MMR compares all pairs of a user's, 16 MB
+MAX_CANDIDATES = 2_000  # candidates; MMR compares all pairs of a user's, 16 MB
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class Reranking:
     def of(rerank: RerankerLike | Iterable[RerankerLike], depth: int = DEFAULT_DEPTH) -> Reranking | None:
         """Parse one or several stages; None if there are none."""
         depth = require_whole_number("depth", depth, example=DEFAULT_DEPTH)
-        if depth > MAX_DEPTH:
-            raise InvalidInput(f"depth of at most {MAX_DEPTH:,}", f"{depth:,}", f"Pass depth={DEFAULT_DEPTH}")
+        if depth > MAX_CANDIDATES:
+            raise InvalidInput(f"depth of at most {MAX_CANDIDATES:,}", f"{depth:,}", f"Pass depth={DEFAULT_DEPTH}")
         if isinstance(rerank, Reranker | str | Mapping):
             rerank = [rerank]
         if not isinstance(rerank, Iterable):

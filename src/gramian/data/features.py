@@ -204,8 +204,8 @@ class Features:
                 raise InvalidInput(f"a catalog with {name}", repr(catalog), do)
             if is_wanted:
                 columns[name] = pl.Series(name, [list(v) if name == "tags" else v for v in values or ()])
-        roles = {"tags": "tags" if tags else (), "text": "title" if titles else ()}
-        features = Features.of(pl.DataFrame(columns), n_buckets=n_buckets, **roles)  # type: ignore[arg-type]
+        used_tags, used_text = ["tags"] if tags else [], ["title"] if titles else []
+        features = Features.of(pl.DataFrame(columns), tags=used_tags, text=used_text, n_buckets=n_buckets)
         return replace(features, items=catalog.ids)
 
     def __len__(self) -> int:

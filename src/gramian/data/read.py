@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,11 +87,49 @@ def read(
 
     kind_column = parse_kind_column(kind, kinds, weights)
 
+    return read_table(source, choose, separator, encoding, columns, connection).to_interactions()
+
+
+@dataclass(frozen=True)
+class EventTable:
+    """The columns of a source of events that have a role, as they were read.
+
+    Parameters
+    ----------
+    series
+        Column name → its values.
+    columns
+        The roles.
+    rows
+        The row numbers that errors name; None to count from 1.
+    summary
+        What was read and dropped so far.
+    """
+
+    series: dict[str, pl.Series]
+    columns: Columns
+    rows: pl.Series | None = None
+    summary: ReadSummary | None = None
+
+    def to_interactions(self) -> Interactions:
+        """Return the interactions."""
+        return interactions_from_columns(self.series, self.columns, self.rows, self.summary)
+
+
+def read_table(
+    source: str | Path,
+    choose: Callable[[list[str]], Columns],
+    separator: str | None = None,
+    encoding: str | None = None,
+    columns: Sequence[str] | None = None,
+    connection: Any = None,
+) -> EventTable:
+    """Read the columns of a source of events that `choose` gives a role; the other parameters are those of `read`."""
     form = TextFormat(separator, encoding, None if columns is None else tuple(columns))
     if connection is not None:
         refuse_text_options("a connection", form)
         frame = read_query(str(source), connection)
-        return interactions_from_columns(frame.to_dict(), choose(frame.columns))
+        return EventTable(frame.to_dict(), choose(frame.columns))
     sources = find_sources(source, separator)
     suffix = sources[0].format
     if suffix in TEXT_FORMATS:
@@ -99,15 +138,15 @@ def read(
     return translate_read_errors(source, suffix, lambda: read_typed(sources, form.encoding, choose))
 
 
-def read_text(sources: list[Source], form: TextFormat, choose: Callable[[list[str]], Columns]) -> Interactions:
+def read_text(sources: list[Source], form: TextFormat, choose: Callable[[list[str]], Columns]) -> EventTable:
     """Read csv and tsv files."""
     table = read_text_table(sources, form, choose)
     values = table.series()
     summary = ReadSummary(table.n_rows, n_below=table.n_below, n_headers=table.n_headers, notes=tuple(table.notes))
-    return interactions_from_columns(values, table.roles, values.pop(ROW), summary)
+    return EventTable(values, table.roles, values.pop(ROW), summary)
 
 
-def read_typed(sources: list[Source], encoding: str | None, choose: Callable[[list[str]], Columns]) -> Interactions:
+def read_typed(sources: list[Source], encoding: str | None, choose: Callable[[list[str]], Columns]) -> EventTable:
     """Read parquet and JSON lines, whose columns have types."""
     if sources[0].format == ".parquet":
         scan = scan_parquet(sources)
@@ -129,7 +168,7 @@ def read_typed(sources: list[Source], encoding: str | None, choose: Callable[[li
             )
         frame = frame.filter(is_kept)
     summary = ReadSummary(n_rows, n_below=n_rows - len(frame))
-    return interactions_from_columns(frame.drop(ROW).to_dict(), columns, frame[ROW], summary)
+    return EventTable(frame.drop(ROW).to_dict(), columns, frame[ROW], summary)
 
 
 def scan_parquet(sources: list[Source]) -> pl.LazyFrame:
@@ -266,5 +305,12 @@ def read_features(
 
     values, columns = read_item_columns(source, choose, encoding)
     values.pop(ROW, None)
-    table, item = pl.DataFrame(values), columns.item
-    return Features.of(table, item=item, tags=tags, numbers=numbers, text=text, vectors=vectors, tag_separator=tag_separator)
+    return Features.of(
+        pl.DataFrame(values),
+        item=columns.item,
+        tags=tags,
+        numbers=numbers,
+        text=text,
+        vectors=vectors,
+        tag_separator=tag_separator,
+    )

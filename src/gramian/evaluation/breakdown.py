@@ -12,7 +12,16 @@ import scipy.sparse as sp
 from gramian.core.recommender import Recommender
 from gramian.data.split import HeldOutUsers, Split
 from gramian.errors import InvalidInput
-from gramian.evaluation.metrics import DEFAULT_METRICS, MetricLike, RankedLists, largest_cutoff, ndcg, parse_metrics
+from gramian.evaluation.metrics import (
+    DEFAULT_METRICS,
+    HEAD_SHARE,
+    MetricLike,
+    RankedLists,
+    is_tail,
+    largest_cutoff,
+    ndcg,
+    parse_metrics,
+)
 from gramian.evaluation.report import Report, standard_error
 from gramian.evaluation.task import RankingTask
 from gramian.linalg.sparse import csr_from_sorted, row_of_entry
@@ -72,6 +81,26 @@ def by_popularity(columns: np.ndarray, task: RankingTask) -> list[dict[str, Any]
     return rows
 
 
+def by_item_group(columns: np.ndarray, task: RankingTask) -> dict[str, dict[str, Any]]:
+    """Return the share of targets found, and the share of listed items, for head, tail and cold items.
+
+    The head are the most popular items that make up half of the training interactions; cold items have no training user; the
+    tail are all others. A group without targets has nothing to find: its share is None.
+    """
+    is_hit, groups = task.lists(columns).hits, {}
+    listed, found = columns[columns >= 0], columns[is_hit & (columns >= 0)]
+    members = group_by_popularity(task.catalog.popularity, HEAD_SHARE)
+    for name in (HEAD, TAIL, COLD):
+        n_targets = int(members[name][task.targets.indices].sum())
+        groups[name] = {
+            "items": int(members[name].sum()),
+            "targets": n_targets,
+            "found": float(members[name][found].sum() / n_targets) if n_targets else None,
+            "listed": float(members[name][listed].sum() / max(len(listed), 1)),
+        }
+    return groups
+
+
 def count_by_row(matrix: sp.csr_array, is_counted: np.ndarray) -> np.ndarray:
     """Return the number of entries of each row that are in the columns to count."""
     return np.asarray(matrix.astype(np.bool_) @ is_counted.astype(np.int64))
@@ -89,7 +118,7 @@ def evaluate_by_popularity(
     split: Split | HeldOutUsers,
     metrics: Iterable[MetricLike] = DEFAULT_METRICS,
     *,
-    head: float = 0.5,
+    head: float = HEAD_SHARE,
     within_group: bool = False,
     n_threads: int | None = None,
 ) -> dict[str, Report]:
@@ -134,7 +163,9 @@ def evaluate_by_popularity(
             if len(rows) == 0:
                 continue
             lists = (
-                model.top_k(part.encode_histories(model.scorer), k, allowed=is_member)[0] if columns is None else columns[rows]
+                model.top_k(task.encode_histories(model.scorer)[rows], k, allowed=is_member)[0]
+                if columns is None
+                else columns[rows]
             )
             reports[name] = part.report(lists, parsed, n_leaked)
     return reports
@@ -142,12 +173,8 @@ def evaluate_by_popularity(
 
 def group_by_popularity(popularity: np.ndarray, head: float) -> dict[str, np.ndarray]:
     """Return masks of the cold, tail and head items."""
-    order = np.argsort(-popularity, kind="stable")
-    before = np.cumsum(popularity[order]) - popularity[order]
-    is_head = np.zeros(len(popularity), np.bool_)
-    is_head[order] = before < head * popularity.sum()
-    is_cold = popularity == 0
-    return {COLD: is_cold, TAIL: ~is_cold & ~is_head, HEAD: is_head & ~is_cold}
+    is_cold, outside_head = popularity == 0, is_tail(popularity, head)
+    return {COLD: is_cold, TAIL: outside_head & ~is_cold, HEAD: ~outside_head & ~is_cold}
 
 
 def restrict_targets(task: RankingTask, is_member: np.ndarray, name: str, within_group: bool) -> tuple[RankingTask, np.ndarray]:

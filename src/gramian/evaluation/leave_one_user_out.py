@@ -164,6 +164,7 @@ def require_leave_one_out_recipe(recipe: Recipe, events: Interactions) -> Linear
     if not (isinstance(recipe, LinearAutoencoder) and isinstance(canonical, LinearAutoencoder)):
         raise NotSupported("a full-rank linear autoencoder", type(recipe).__name__, "Evaluate it on a split")
     recipe.require_signals(events)
+    events.require_no_dislikes("leave-one-user-out", "a dislike is no target")
     recipe.require_binary(events.is_binary)
     return canonical
 

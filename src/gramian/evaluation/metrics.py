@@ -14,7 +14,7 @@ popularity@k      mean over the list of the number of training users who touched
 coverage@k        share of the catalog that appears in anybody's list (one number, no value per user)
 gini@k            Gini index of how often each item of the catalog is listed: 0 if all equally often, towards 1 if few items
                   have all places (one number, no value per user)
-tail_share@k      share of the list outside the head, which is the fewest items with 80 % of the training interactions
+tail_share@k      share of the list outside the head, which is the fewest items with half of the training interactions
 serendipity@k     hits that the k most popular items the user has not seen would not have had, / k     (Ge et al. 2010)
 intra_list_diversity@k   mean over pairs of the list of 1 − the cosine of their tags; 0 for a single item (Ziegler et al. 2005)
 calibration_error@k      KL(p ‖ 0.99 q + 0.01 p), p and q the shares of tags in history and list; 0 without tags (Steck 2018)
@@ -42,7 +42,7 @@ from gramian.validation import require_whole_number
 DEFAULT_METRICS = ("ndcg@20", "recall@20")
 DEFAULT_CUTOFF = 20  # k of a metric function without an attribute `k`
 EXPOSURE_POWER = 1.5  # of popularity, to which the chance to be seen is proportional: (γ + 1)/2 of Yang et al. with γ = 2
-HEAD_SHARE = 0.8  # of the interactions: the popular items of the 80/20 rule; the other items are the tail
+HEAD_SHARE = 0.5  # of the training interactions, which the head items make up; the other items are the tail
 CALIBRATION_SMOOTHING = 0.01  # of Steck (2018)
 PAIRS_AT_ONCE = 4_000_000  # similarities in memory, 16 MB
 
@@ -243,12 +243,12 @@ def gini(lists: RankedLists, k: int) -> float:
     return float((2 * np.arange(1, n + 1) - n - 1) @ counts / max(n * counts.sum(), 1))
 
 
-def is_tail(popularity: np.ndarray) -> np.ndarray:
-    """Return a mask of the items outside the head: the fewest items that have 80 % of the interactions."""
+def is_tail(popularity: np.ndarray, head: float = HEAD_SHARE) -> np.ndarray:
+    """Return a mask of the items outside the head: the fewest items that have this share of the interactions."""
     (order,), _ = rank_values(popularity, len(popularity), np.ones(len(popularity), np.bool_))
     before = np.cumsum(popularity[order]) - popularity[order]
     tail = np.empty(len(popularity), np.bool_)
-    tail[order] = before >= HEAD_SHARE * popularity.sum()
+    tail[order] = before >= head * popularity.sum()
     return tail
 
 

@@ -78,11 +78,11 @@ class Trial:
     peak_bytes: int
 
     @staticmethod
-    def run(recipe: Recipe, split: Split, metrics: Sequence[str] = DEFAULT_METRICS, exclude_self: bool = False) -> Trial:
-        """Fit on the training part of a split and evaluate on its test users."""
+    def run(recipe: Recipe, split: Split, metrics: Sequence[str] = DEFAULT_METRICS, **options: Any) -> Trial:
+        """Fit on the training part of a split and evaluate on its test users, with options of `evaluate`."""
         with MeasuredCost() as cost:
             model = recipe.fit(split.train)
-        return Trial(recipe, evaluate(model, split, metrics, exclude_self=exclude_self), cost.seconds, cost.peak_bytes)
+        return Trial(recipe, evaluate(model, split, metrics, **options), cost.seconds, cost.peak_bytes)
 
     def to_json(self) -> dict[str, Any]:
         """Return the recipe, each metric with its standard error, and the cost."""

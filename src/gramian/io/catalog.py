@@ -43,10 +43,10 @@ def read_catalog(popularity: np.ndarray, ids: dict[str, list[Any]], arrays: dict
     require_content(are_tags_text and (tags is None or len(tags) == len(items)), "tags for every item")
     are_counts_valid = popularity.shape == (len(items),) and popularity.dtype == np.int64 and bool((popularity >= 0).all())
     require_content(are_counts_valid, "how many users touched each item")
-    return Catalog(items, popularity, titles, tags, read_features(items, ids, arrays) if "features" in ids else None)
+    return Catalog(items, popularity, titles, tags, read_saved_features(items, ids, arrays) if "features" in ids else None)
 
 
-def read_features(items: Index, ids: dict[str, list[Any]], arrays: dict[str, np.ndarray]) -> Features:
+def read_saved_features(items: Index, ids: dict[str, list[Any]], arrays: dict[str, np.ndarray]) -> Features:
     """Restore the features of a catalog from the id lists and arrays of a folder, after checking them."""
     names, rows = ids["features"], ids["feature_blocks"]
     by_name = {name.removeprefix(FEATURE_PREFIX): array for name, array in arrays.items() if name.startswith(FEATURE_PREFIX)}

@@ -42,6 +42,8 @@ class SavedModel:
         What the scorer's `save` returned.
     catalog, histories
         The items, and the users' interactions if the model has them.
+    card
+        The model card as JSON, if the model has one.
     """
 
     recipe: dict[str, Any]
@@ -50,6 +52,7 @@ class SavedModel:
     scorer_arrays: dict[str, np.ndarray]
     catalog: Catalog
     histories: Interactions | None
+    card: dict[str, Any] | None = None
 
 
 def save_model_folder(path: str | Path, model: SavedModel) -> None:
@@ -58,6 +61,7 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
     if name is not None:
         raise Inaccurate(f"finite numbers in the model's {name}", "NaN or infinity", "Fit it with a higher l2 or in float64")
     facts = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
+    facts |= {} if model.card is None else {"card": model.card}
     arrays = {f"{SCORER_PREFIX}{name}": array for name, array in model.scorer_arrays.items()}
     arrays |= feature_arrays(model.catalog)
     ids = catalog_ids(model.catalog)
@@ -87,7 +91,9 @@ def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[Sa
             name.removeprefix(SCORER_PREFIX): array for name, array in arrays.items() if name.startswith(SCORER_PREFIX)
         }
         require_finite(scorer_arrays)
-        yield SavedModel(facts["recipe"], facts["scorer"], facts["scorer_facts"], scorer_arrays, catalog, histories)
+        card = facts.get("card")
+        require_content(card is None or isinstance(card, dict), "a model card with named entries")
+        yield SavedModel(facts["recipe"], facts["scorer"], facts["scorer_facts"], scorer_arrays, catalog, histories, card)
 
 
 def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]], kinds: Any = None) -> Interactions:

@@ -1,7 +1,8 @@
 """Memory checks: compare the bytes an allocation needs with what is available, before allocating."""
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
 import psutil
@@ -15,11 +16,32 @@ PROCESS_CGROUPS = Path("/proc/self/cgroup")  # a line for each hierarchy: number
 V2_FILES = ("memory.max", "memory.current", "inactive_file")
 V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
 
+# The resident bytes that this process may reach within `limit_memory`; None where there is no such limit.
+MAX_RESIDENT_BYTES: ContextVar[int | None] = ContextVar("MAX_RESIDENT_BYTES", default=None)
+
 
 def available_bytes() -> int:
-    """Bytes that this process can still allocate, within its address space and the limits of its containers."""
+    """Bytes that this process can still allocate, within its address space, the limits of its containers, and its own."""
     free = int(psutil.virtual_memory().available)
-    return max(0, min([free, *address_space_bytes(), *container_bytes()]))
+    return max(0, min([free, *address_space_bytes(), *container_bytes(), *own_limit_bytes()]))
+
+
+@contextmanager
+def limit_memory(n_bytes: int | None) -> Iterator[None]:
+    """Let memory checks in the block refuse more than `n_bytes` beyond what is allocated now; None for no limit."""
+    limit = None if n_bytes is None else int(psutil.Process().memory_info().rss) + n_bytes
+    token = MAX_RESIDENT_BYTES.set(limit)
+    try:
+        yield
+    finally:
+        MAX_RESIDENT_BYTES.reset(token)
+
+
+def own_limit_bytes() -> Iterator[int]:
+    """Yield what is left of the limit of `limit_memory`, if there is one."""
+    limit = MAX_RESIDENT_BYTES.get()
+    if limit is not None:
+        yield limit - int(psutil.Process().memory_info().rss)
 
 
 def address_space_bytes() -> Iterator[int]:

@@ -17,8 +17,9 @@ import numpy as np
 from gramian.core.params import configurable, param
 from gramian.core.recipe import Recipe
 from gramian.core.registry import MODELS
-from gramian.core.scorer import Scorer
+from gramian.core.scorer import EncodesHistories, Scorer
 from gramian.data.interactions import Interactions
+from gramian.errors import NotSupported
 from gramian.linalg.sparse import row_of_entry
 from gramian.models.autoencoders import EDLAE
 from gramian.models.chebycf import ChebyCF
@@ -44,6 +45,10 @@ class Blend(Recipe):
 
     def fit_scorer(self, events: Interactions, dtype: type) -> ScorerSum:
         scorers = [member.fit_scorer(events, dtype) for member in (self.first, self.second)]
+        for member, scorer in zip((self.first, self.second), scorers, strict=True):
+            if isinstance(scorer, EncodesHistories):  # the other model would have to take the same values
+                expected = "members of a blend that take plain weights of items"
+                raise NotSupported(expected, str(member), "Blend other models, or fit it alone")
         return self.blend_scorers(scorers, [measure_spread(scorer, events) for scorer in scorers])
 
     def blend_scorers(self, scorers: Sequence[Scorer], spreads: Sequence[float]) -> ScorerSum:

@@ -152,7 +152,8 @@ class DualInverse:
         if not np.isfinite(kernel).all():
             raise Inaccurate("finite sums of squared weights", "an overflow", "Rescale the weights of the interactions")
         try:
-            core = cho_solve(cho_factor(kernel, lower=True), np.eye(len(kernel)))
+            factor = cho_factor(kernel.T, lower=True, overwrite_a=True)  # symmetric: the transpose has LAPACK's order
+            core = cho_solve(factor, np.eye(len(kernel)).T, overwrite_b=True)
         except LinAlgError:
             raise Inaccurate("a positive definite matrix", "a pivot not above 0", INACCURATE_REMEDY) from None
         return DualInverse(scale_columns(exact, 1 / penalty).astype(dtype), core.astype(dtype), (1 / penalty).astype(dtype))

@@ -55,6 +55,8 @@ from gramian.linalg.sparse import rank_within_rows
 from gramian.models.parameters import l2_param
 from gramian.validation import is_number
 
+ITEMS_PER_BLOCK = 512  # rows of XᵀX added at a time
+
 
 class SequenceRecipe(Recipe):
     """A regression of what follows on what came before."""
@@ -76,7 +78,7 @@ class SequenceRecipe(Recipe):
         if not (np.isfinite(gram).all() and np.isfinite(cross).all()):
             raise Inaccurate("finite sums of weights", "an overflow", "Rescale the weights of the interactions")
         try:
-            factor = cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
+            factor = cho_factor(gram.T, lower=True, overwrite_a=True, check_finite=False)  # symmetric: LAPACK's order
         except LinAlgError:
             raise Inaccurate("a positive definite matrix", "a pivot not above 0", INACCURATE_REMEDY) from None
         return SequenceWeights(cho_solve(factor, cross, overwrite_b=True, check_finite=False).astype(dtype), self.recency)
@@ -114,9 +116,12 @@ class SLIST(SequenceRecipe):
         gram *= 1 - self.similarity
         cross *= 1 - self.similarity
         if self.similarity:
-            similarities = (x.T.astype(np.float64) @ x).tocoo()
-            for moments in (gram, cross):
-                moments[similarities.row, similarities.col] += self.similarity * similarities.data
+            by_item = sp.csr_array(x.T.astype(np.float64).tocsr())
+            for first in range(0, len(gram), ITEMS_PER_BLOCK):
+                rows = slice(first, first + ITEMS_PER_BLOCK)
+                similarities = self.similarity * (by_item[rows] @ x).toarray()
+                gram[rows] += similarities
+                cross[rows] += similarities
 
 
 @configurable

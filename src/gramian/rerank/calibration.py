@@ -10,8 +10,12 @@ Items without tags count neither in p nor in q. A history without any tag leaves
 
 from __future__ import annotations
 
+import numpy as np
+import scipy.sparse as sp
+
 from gramian.core.params import configurable, param
 from gramian.core.reranking import Candidates, Reordering, Reranker
+from gramian.core.scorer import EncodesHistories
 from gramian.data.catalog import Catalog
 from gramian.linalg.reranking import order_by_calibration
 from gramian.linalg.sparse import mean_shares
@@ -26,7 +30,10 @@ class Calibration(Reranker):
 
     def reorder(self, candidates: Candidates) -> Reordering:
         shares = candidates.catalog.tag_shares
-        target = mean_shares(candidates.histories, shares)
+        histories = candidates.histories
+        if isinstance(candidates.scorer, EncodesHistories):  # its values are no weights
+            histories = sp.csr_array((np.ones(histories.nnz), histories.indices, histories.indptr), histories.shape)
+        target = mean_shares(histories, shares)
         result = Reordering(candidates.columns)
         order_by_calibration(
             result.order,

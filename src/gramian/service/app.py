@@ -99,6 +99,7 @@ def create_app(
         ("POST", "/recommend/batch", service.recommend_batch, schemas.BatchRequest, schemas.BatchResponse),
         ("GET", "/similar", service.similar, None, schemas.SimilarResponse),
         ("POST", "/explain", service.explain, schemas.ExplainRequest, schemas.ExplainResponse),
+        ("POST", "/explain/missing", service.explain_missing, schemas.ExplainMissingRequest, schemas.ExplainMissingResponse),
         ("POST", "/history", service.user_history, schemas.HistoryRequest, schemas.HistoryResponse),
         ("GET", "/items", service.items, None, schemas.ItemsResponse),
         ("GET", "/models", service.models, None, schemas.ModelsResponse),

@@ -136,6 +136,7 @@ class Service:
             await run(self.singles.executor, served.warm_up)
             await run(self.batches.executor, served.warm_up_batch)
             await run(self.lookups.executor, served.search, "", 1)
+            await run(self.lookups.executor, served.warm_up_reranking)
         except Exception as error:
             served.is_broken = True
             self.registry.record_failure(served.name, error)
@@ -234,6 +235,16 @@ class Service:
             return AsciiJSONResponse(self.find_model(options.model).explain(options))
 
         return await self.singles.run(respond)
+
+    async def explain_missing(self, request: Request) -> Response:
+        """Say why an item is missing from a list, and which smallest change of the history would bring it in."""
+        body = await read_json(request)
+
+        def respond() -> Response:
+            options = schemas.ExplainMissingRequest.model_validate_json(body)
+            return AsciiJSONResponse(self.find_model(options.model).explain_missing(options))
+
+        return await self.lookups.run(respond)  # a search of changes takes longer than a list
 
     async def user_history(self, request: Request) -> Response:
         """Return the items in the history of a user the model was fitted on."""

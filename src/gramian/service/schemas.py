@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 
 from gramian.data.kinds import MAX_KINDS
 from gramian.service.json_ids import JsonId
@@ -11,6 +11,8 @@ MAX_BATCH_SIZE = 1_000  # users, and histories, of one batch
 MAX_HISTORY_LENGTH = 2_000  # items of one history
 MAX_LIST_LENGTH = 500  # k
 MAX_FILTER_LENGTH = 10_000  # ids or tags of one filter
+MAX_STAGES = 8  # of re-ranking
+MAX_POOL = 500  # items that an explanation of a missing item considers for adding: 125,000 pairs
 
 StrictId = StrictInt | StrictStr
 Weight = Annotated[float, Field(gt=0, lt=3e38, allow_inf_nan=False)]  # float32
@@ -33,8 +35,17 @@ class WeightedItem(BaseModel):  # other fields are ignored: refusing them would 
     )
 
 
-class ListOptions(StrictRequest):
-    """How to make the lists of one request."""
+class RerankStage(StrictRequest):
+    """A re-ranking stage: its name, and the parameters that differ from their defaults."""
+
+    name: StrictStr = Field(max_length=100, description="Such as MMR, Calibration, PopularityPenalty, MaxPerTag, ReservedSlots")
+    params: dict[str, StrictBool | StrictInt | StrictFloat | StrictStr] = Field(
+        {}, max_length=20, description='Such as {"diversity": 0.3}; the guide to re-ranking lists them'
+    )
+
+
+class ItemRulesRequest(StrictRequest):
+    """Which lists, and which items they may have."""
 
     model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
     k: StrictInt = Field(10, ge=1, le=MAX_LIST_LENGTH, description="Length of a list")
@@ -45,6 +56,15 @@ class ListOptions(StrictRequest):
     )
     deny_tags: TagList = Field([], max_length=MAX_FILTER_LENGTH, description="Recommend no items with any of these tags")
     exclude_seen: StrictBool = Field(True, description="Leave out the items of the history")
+
+
+class ListOptions(ItemRulesRequest):
+    """How to make the lists of one request."""
+
+    rerank: Annotated[list[RerankStage], Field(fail_fast=True)] = Field(
+        [], max_length=MAX_STAGES, description="Stages that reorder the list, in this order"
+    )
+    depth: StrictInt = Field(100, ge=1, le=MAX_LIST_LENGTH, description="How many of the best items the stages choose from")
 
 
 class UserHistory(StrictRequest):
@@ -72,6 +92,11 @@ class ExplainRequest(UserHistory):
     item: StrictId = Field(description="The item whose score to explain")
 
 
+class ExplainMissingRequest(ItemRulesRequest, UserHistory):
+    item: StrictId = Field(description="The item that is missing; it may be unknown")
+    pool: StrictInt = Field(200, ge=1, le=MAX_POOL, description="How many items to consider for adding to the history")
+
+
 class HistoryRequest(StrictRequest):
     model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
     user: StrictId = Field(description="A user the model was fitted on")
@@ -88,14 +113,26 @@ class ScoredItem(TitledItem):
     score: float
 
 
+class ListedItem(ScoredItem):
+    from_rank: int | None = Field(None, description="The model's own rank, from 1, where the list was re-ranked")
+
+
+class ItemMove(TitledItem):
+    from_rank: int
+    to_rank: int | None = Field(description="None if the stage left the item out")
+    stage: str
+    reason: str
+
+
 class RankedList(BaseModel):
-    items: list[ScoredItem] = Field(description="Best first")
+    items: list[ListedItem] = Field(description="Best first")
     unknown: list[JsonId] = Field(description="Items of the history that the model does not know and ignored")
     fallback: bool = Field(description="Whether no item of the history was known, so that these are the most popular items")
 
 
 class RecommendResponse(RankedList):
     model: str
+    moves: list[ItemMove] | None = Field(None, description="What re-ranking moved, stage by stage; left out without re-ranking")
 
 
 class BatchList(RankedList):
@@ -142,6 +179,29 @@ class ExplainResponse(ScoredItem):
         description="What each feature of the item adds to the score, where the model learns from features, strongest first"
     )
     unknown: list[JsonId]
+
+
+class ChangeOfHistory(BaseModel):
+    added: list[TitledItem]
+    removed: list[TitledItem]
+    rank: int = Field(description="The rank of the item after the change")
+
+
+class ExplainMissingResponse(TitledItem):
+    model: str
+    status: str = Field(description="unknown, seen, denied, not allowed, ranked out or recommended")
+    k: int
+    rank: int | None = Field(description="From 1, among all items that may be listed")
+    score: float | None
+    lacking: float | None = Field(description="How much more the last item of the list has")
+    addition: ChangeOfHistory | None = Field(
+        description="The fewest items to add to the history to bring the item in, if found"
+    )
+    removal: ChangeOfHistory | None = Field(description="The fewest items to remove from it, if found")
+    searched: str
+    is_exhaustive: bool = Field(description="Whether all changes of one or two items were tried")
+    unknown: list[JsonId]
+    fallback: bool
 
 
 class ItemInfo(TitledItem):

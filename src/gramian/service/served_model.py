@@ -16,17 +16,30 @@ import numpy as np
 import scipy.sparse as sp
 from numba import threading_layer  # type: ignore[attr-defined]
 
+from gramian.core.missing import UNKNOWN, HistoryChange
 from gramian.core.ranking import Exclusions
 from gramian.core.recommender import Recommender
-from gramian.core.scorer import ExplainsKinds
+from gramian.core.reranking import Move, Reranker, Reranking
+from gramian.core.results import Recommendations
+from gramian.core.scorer import ExplainsKinds, SupportsSimilarity
 from gramian.data.ids import Index
 from gramian.errors import InvalidInput
 from gramian.linalg.memory import available_bytes
 from gramian.models.scorers import DenseWeights, InverseWeights
+from gramian.rerank import MMR, Calibration, MaxPerTag, PopularityPenalty, ReservedSlots
 from gramian.service.json_ids import JsonId, JsonIds
 
 if TYPE_CHECKING:  # models are loaded while Pydantic and FastAPI are still being imported
-    from gramian.service.schemas import BatchRequest, ExplainRequest, HistoryRequest, ListOptions, RecommendRequest
+    from gramian.service.schemas import (
+        BatchRequest,
+        ExplainMissingRequest,
+        ExplainRequest,
+        HistoryRequest,
+        ItemRulesRequest,
+        ListOptions,
+        RecommendRequest,
+        UserHistory,
+    )
 
 SCORING_LOCK = threading.Lock()  # of work that uses every core: two of them at once would be slower than one after the other
 SCORES_PER_SLICE = 1_280_000  # of a batch: about 10 ms on two cores; smaller slices cost up to half of the throughput
@@ -56,43 +69,69 @@ class ServedModel:
     def recommend(self, request: RecommendRequest) -> dict[str, Any]:
         """Return the list of a user, of a history, or of a user with further items."""
         histories, unknown = self.model.encode_histories([self._history(request)])
-        allowed = self._allowed(request)
-        (ranked,) = self._rank(histories, unknown, request.k, allowed, request.exclude_seen, one_core_lock())
-        return {"model": self.name, **ranked}
+        allowed, reranking = self._allowed(request), self._reranking(request)
+        options = request.k, allowed, request.exclude_seen, reranking
+        ranked = self._recommend_rows(histories, unknown, *options, one_core_lock())
+        moves = {} if reranking is None else {"moves": [self._move_json(move) for move in ranked.moves()]}
+        return {"model": self.name, **self._lists_json(ranked)[0], **moves}
 
     def recommend_batch(self, request: BatchRequest) -> Iterator[list[dict[str, Any]]]:
         """Yield the lists of users, then those of histories, a slice at a time. An unknown user gets an empty list.
 
         The scoring lock is free between two slices, so that single requests are answered while a large batch is made.
         """
-        allowed, size = self._allowed(request), users_per_slice(len(self.catalog))
+        allowed, size, reranking = self._allowed(request), users_per_slice(len(self.catalog)), self._reranking(request)
         for start in range(0, len(request.users), size):
-            yield self._rank_users(request.users[start : start + size], request, allowed)
+            yield self._rank_users(request.users[start : start + size], request, allowed, reranking)
         for start in range(0, len(request.histories), size):
             ids = map(self.items.decode, request.histories[start : start + size])
-            yield self._rank(*self.model.encode_histories(ids), request.k, allowed, request.exclude_seen)
+            yield self._rank(*self.model.encode_histories(ids), request.k, allowed, request.exclude_seen, reranking)
 
     def unknown_users(self, users: Sequence[JsonId]) -> list[JsonId]:
         """Return those of the users that the model was not fitted on."""
         rows = self.users.index.positions(self.users.decode(users))
         return [user for user, row in zip(users, rows, strict=True) if row < 0]
 
-    def _rank_users(self, users: Sequence[JsonId], options: ListOptions, allowed: np.ndarray | None) -> list[dict[str, Any]]:
+    def _rank_users(
+        self, users: Sequence[JsonId], options: ListOptions, allowed: np.ndarray | None, reranking: Reranking | None
+    ) -> list[dict[str, Any]]:
         rows = self.users.index.positions(self.users.decode(users))
         lists: list[dict[str, Any]] = [{"user": user, "items": [], "unknown": [], "fallback": False} for user in users]
         known = np.flatnonzero(rows >= 0)
         if len(known):
             matrix = self.model.histories.matrix[rows[known]]  # type: ignore[union-attr]  # a known user has a history
-            ranked_lists = self._rank(matrix, None, options.k, allowed, options.exclude_seen)
+            ranked_lists = self._rank(matrix, None, options.k, allowed, options.exclude_seen, reranking)
             for position, ranked in zip(known, ranked_lists, strict=True):
                 lists[position] |= ranked
         return lists
 
     def _allowed(self, options: ListOptions) -> np.ndarray | None:
         """Return a mask of the items that a request allows; None if it allows all."""
+        return self.catalog.allowed(**self._rules(options))
+
+    def _rules(self, options: ItemRulesRequest) -> dict[str, Any]:
+        """Return which items a request allows, in the ids of the model."""
         allow = None if options.allow is None else self.items.decode(options.allow)
         deny = self.items.decode(options.deny) if options.deny else None
-        return self.catalog.allowed(allow, deny, options.allow_tags, options.deny_tags)
+        return {"allow": allow, "deny": deny, "allow_tags": options.allow_tags, "deny_tags": options.deny_tags}
+
+    def _reranking(self, options: ListOptions) -> Reranking | None:
+        """Return the re-ranking stages of a request; None if it has none."""
+        return Reranking.of([stage.model_dump() for stage in options.rerank], options.depth)
+
+    def _recommend_rows(
+        self,
+        histories: sp.csr_array,
+        unknown: list[list[Any]] | None,
+        k: int,
+        allowed: np.ndarray | None,
+        exclude_seen: bool,
+        reranking: Reranking | None,
+        lock: AbstractContextManager[Any],
+    ) -> Recommendations:
+        exclusions = Exclusions(exclude_seen)
+        with lock, np.errstate(over="ignore", invalid="ignore"):  # of enormous weights; see encode_json
+            return self.model.recommend_rows(histories, k, allowed, exclusions, unknown=unknown, reranking=reranking)
 
     def _rank(
         self,
@@ -101,18 +140,29 @@ class ServedModel:
         k: int = 10,
         allowed: np.ndarray | None = None,
         exclude_seen: bool = True,
-        lock: AbstractContextManager[Any] = SCORING_LOCK,
+        reranking: Reranking | None = None,
     ) -> list[dict[str, Any]]:
-        with lock, np.errstate(over="ignore", invalid="ignore"):  # of enormous weights; see encode_json
-            ranked = self.model.recommend_rows(histories, k, allowed, Exclusions(exclude_seen), unknown=unknown)
+        return self._lists_json(self._recommend_rows(histories, unknown, k, allowed, exclude_seen, reranking, SCORING_LOCK))
+
+    def _lists_json(self, ranked: Recommendations) -> list[dict[str, Any]]:
+        """Return lists as JSON; those that were re-ranked with the model's own ranks."""
         all_titles = ranked.titles or repeat(None, len(ranked))
         rows = zip(ranked.items, all_titles, ranked.scores, ranked.unknown or (), ranked.fallback or (), strict=True)
-        return [
+        lists: list[dict[str, Any]] = [
             {"items": self._items_json(ids, titles, scores), "unknown": unknown, "fallback": fallback}
             for ids, titles, scores, unknown, fallback in rows
         ]
+        for number, listed in enumerate(lists if ranked.trace else ()):
+            for item, rank in zip(listed["items"], ranked.from_ranks(number), strict=True):
+                item["from_rank"] = rank
+        return lists
 
-    def _history(self, request: RecommendRequest | ExplainRequest) -> list[Any] | dict[Any, float]:
+    def _move_json(self, move: Move) -> dict[str, Any]:
+        """Return what a stage did to an item as JSON."""
+        (item,) = self._items_json([move.item], None if move.title is None else [move.title], [move.from_rank], "from_rank")
+        return item | {"to_rank": move.to_rank, "stage": move.stage, "reason": move.reason}
+
+    def _history(self, request: UserHistory) -> list[Any] | dict[Any, float]:
         """Return the history of a request: a list of ids, or {id: weight} if a user is named or items have weights."""
         plain = [entry for entry in request.history if isinstance(entry, int | str)]
         if request.user is None and len(plain) == len(request.history):
@@ -190,6 +240,30 @@ class ServedModel:
         by_feature = explanation.features
         return {"model": self.name, **explained, "contributions": contributions, "features": by_feature, "unknown": unknown}
 
+    def explain_missing(self, request: ExplainMissingRequest) -> dict[str, Any]:
+        """Return why an item is missing from a list, and the smallest changes of the history that would bring it in."""
+        (item,), history = self.items.decode([request.item]), self._history(request)
+        options = self._rules(request) | {"exclude_seen": request.exclude_seen, "pool": request.pool, "n_threads": 1}
+        with one_core_lock(), np.errstate(over="ignore", invalid="ignore"):
+            explanation = self.model.explain_missing(history, item, request.k, **options)
+        facts = {name: getattr(explanation, name) for name in ("status", "k", "rank", "score", "lacking", "searched")}
+        facts |= {name: getattr(explanation, name) for name in ("is_exhaustive", "fallback")}
+        known = explanation.status != UNKNOWN
+        facts |= {"model": self.name, "item": self.items.encode([item])[0] if known else request.item}
+        facts |= {} if explanation.title is None else {"title": explanation.title}
+        changes = {"addition": explanation.addition, "removal": explanation.removal}
+        facts |= {name: None if change is None else self._change_json(change) for name, change in changes.items()}
+        return facts | {"unknown": list(explanation.unknown)}
+
+    def _change_json(self, change: HistoryChange) -> dict[str, Any]:
+        """Return a change of a history as JSON."""
+
+        def name_items(ids: list[Any]) -> list[dict[str, Any]]:
+            named = zip(ids, self.items.encode(ids), strict=True)
+            return [{"item": sent} | ({"title": change.titles[id]} if id in change.titles else {}) for id, sent in named]
+
+        return {"added": name_items(change.added), "removed": name_items(change.removed), "rank": change.rank}
+
     def look_up(self, ids: Sequence[JsonId]) -> dict[str, Any]:
         """Return what is known of items, and which of the ids are unknown."""
         columns = self.catalog.ids.positions(self.items.decode(ids))
@@ -243,6 +317,17 @@ class ServedModel:
             self._rank(*self.model.encode_histories(histories), exclude_seen=exclude_seen)
         if self.model.histories is not None:
             self._rank(self.model.histories.matrix[np.zeros(n_users, np.int64)], None)  # the types of its indices may differ
+
+    def warm_up_reranking(self) -> None:
+        """Load the kernels of the re-ranking stages that the model can apply, and of explaining a missing item."""
+        stages: list[Reranker] = [PopularityPenalty()]
+        if SupportsSimilarity in self.model.scorer.capabilities:
+            stages.append(MMR())
+        if self.catalog.columns_by_tag:
+            stages += [MMR(similarity="tags"), Calibration(), MaxPerTag(), ReservedSlots(self.catalog.tag_names[0])]
+        histories, unknown = self.model.encode_histories([self.catalog.ids[:2]])
+        self._rank(histories, unknown, reranking=Reranking(tuple(stages)))
+        self.model.explain_missing(self.catalog.ids[:2], self.catalog.ids[-1:][0], 1, pool=3, n_threads=1)
 
     def warm_up_batch(self) -> None:
         """Do the same for a slice of a batch."""
