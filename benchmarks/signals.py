@@ -47,7 +47,8 @@ def evaluate(variant: Variant, split: gr.Split, params: Mapping[str, Any], metri
     options = {name: value for name, value in params.items() if name in variant.options}
     recipe = replace(variant.recipe, **{name: value for name, value in params.items() if name not in options})
     prepared = variant.prepare(split, options)
-    return gr.evaluate(recipe.fit(prepared.train), prepared, metrics)
+    report = gr.evaluate(recipe.fit(prepared.train), prepared, metrics)
+    return replace(report, split=split.fingerprint)  # the users and targets are the same, whatever was prepared
 
 
 def choose(variant: Variant, split: gr.Split, metric: str) -> dict[str, Any]:

@@ -58,8 +58,8 @@ assert np.isclose(sum(explanation.features.values()), explanation.score, atol=1e
 # %% [markdown]
 # ## The answer
 #
-# To those whose history shares features with it. Without features, cold items are ranked by chance; with them, better
-# than that, while the other items are ranked as before.
+# To those whose history shares features with it. Without features, a model cannot tell cold items apart; with them, it
+# can, and the other items gain a little too.
 
 # %%
 figure, axis = plt.subplots(figsize=(6, 3.2), layout="constrained")

@@ -34,7 +34,7 @@ MAX_SCORES = 2**25  # users × items whose scores are in memory at once: 128 MB 
 MAX_BLOCK = 2**22  # items × users that are filtered together: 16 MB in float32 for each array
 BLOCK_USERS = 64  # users that are filtered together, or fewer: 256 bytes of a row in float32
 FILTER_ARRAYS = 7  # of that size: three of the recurrence, a temporary one, and the product with its part of each thread
-DENSE_ENTRIES = 50  # n²/interactions up to which p(Q) is a dense matrix: from operation counts, with BLAS 30 times as fast
+DENSE_ENTRIES = 10  # n²/interactions up to which p(Q) is a dense matrix: where degree 8 breaks even (benchmarks/filters.py)
 MAX_DEGREE = 1_000  # of a saved filter
 
 SYMMETRIC = GramPowers(user_power=0.5, item_power=0.5)
