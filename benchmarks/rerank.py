@@ -10,7 +10,8 @@ the popularity penalty at several strengths. Nothing is chosen here: every stren
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ STAGES = {
     "at most 3 per tag": gr.rerank.MaxPerTag(3),
     "one reserved slot": gr.rerank.ReservedSlots("Drama", rank=3),
 }
-CURVES = {
+CURVES: dict[str, list[Any]] = {
     "MMR by the model": [gr.rerank.MMR(d) for d in (0.1, 0.3, 0.5, 0.7, 0.9)],
     "MMR by tags": [gr.rerank.MMR(d, "tags") for d in (0.1, 0.2, 0.3, 0.5, 0.7)],
     "calibration": [gr.rerank.Calibration(s) for s in (0.2, 0.5, 0.8, 0.9, 0.97)],
@@ -47,13 +48,14 @@ def cpu_seconds(job: Callable[[], object]) -> float:
 
 def measure_cost(data: str, model: gr.Recommender) -> None:
     """Record the time of re-ranked lists over that of plain ones."""
+    assert model.histories is not None
     histories = model.histories.matrix[np.arange(min(N_USERS, model.histories.n_users))]
     for name, stage in STAGES.items():
         reranking = Reranking.of(stage, DEPTH)
         jobs = {
-            "plain": lambda: model.top_k(histories, K, n_threads=1),
-            "deep": lambda: model.top_k(histories, DEPTH, n_threads=1),
-            "reranked": lambda reranking=reranking: model.top_k(histories, K, reranking=reranking, n_threads=1),
+            "plain": partial(model.top_k, histories, K, n_threads=1),
+            "deep": partial(model.top_k, histories, DEPTH, n_threads=1),
+            "reranked": partial(model.top_k, histories, K, reranking=reranking, n_threads=1),
         }
         for job in jobs.values():
             job()  # compiles
@@ -70,7 +72,8 @@ def measure_variety(data: str, model: gr.Recommender, split: gr.Split) -> None:
     """Record the metrics of every stage at every strength."""
     names = [f"{metric}@{K}" for metric in METRICS]
     plain = gr.evaluate(model, split, names)
-    for curve, stages in {"plain": [None], **CURVES}.items():
+    curves: dict[str, Sequence[Any]] = {"plain": [None], **CURVES}
+    for curve, stages in curves.items():
         for stage in stages:
             report = plain if stage is None else gr.evaluate(model, split, names, rerank=stage, depth=DEPTH)
             row: dict[str, Any] = {"job": "variety", "data": data, "curve": curve, "spec": "" if stage is None else str(stage)}
@@ -88,7 +91,10 @@ def main() -> None:
         events = gr.datasets.load(data, min_value=4).k_core(10 if data == "movielens" else 5)
         split = gr.split.strong(events, test_users=0.2, seed=0)
         model = gr.EASE(l2=L2[data]).fit(split.train)
-        measure_variety(data, model, split) if job == "variety" else measure_cost(data, model)
+        if job == "variety":
+            measure_variety(data, model, split)
+        else:
+            measure_cost(data, model)
 
 
 if __name__ == "__main__":
