@@ -18,7 +18,7 @@ from gramian.data import datasets
 from gramian.data import split as splits
 from gramian.data.catalog import Catalog
 from gramian.data.interactions import Interactions
-from gramian.data.profile import Profile, describe, profile_values
+from gramian.data.profile import Finding, Profile, describe, profile_values
 from gramian.data.read import read, read_items
 from gramian.data.sources import STANDARD_INPUT, find_event_files, is_address
 from gramian.data.weights import WEIGHTINGS
@@ -218,7 +218,13 @@ class EventSource:
             profile = self._describe_dataset(described, keep_suspicious)
         else:
             profile = describe(self.data, keep_suspicious=keep_suspicious, **self._reading_options(), **described)
-        events = profile.events.k_core(self.k_core) if self.k_core else profile.events
+        events = profile.events
+        if self.k_core:
+            events = events.k_core(self.k_core)
+            dropped = Finding(
+                f"users and items with fewer than {self.k_core} interactions are dropped, as asked", f"Left: {events}"
+            )
+            profile = replace(profile, findings=(*profile.findings, dropped))
         if titles:
             events = events.described_by(read_items(titles, self.item, title, tags, self.tag_separator, self.encoding))
         return replace(profile, events=events)
