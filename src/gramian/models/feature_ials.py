@@ -98,6 +98,8 @@ class FeatureIALS(AlternatingRecipe):
     solver: Solver = solver_param()
     seed: int = seed_param()
 
+    refine = None  # type: ignore[assignment]  # its item vectors have a prior, which is not that of `AlternatingRecipe`
+
     def row_loss(self, n_items: int) -> RowLoss:
         return ials_row_loss(n_items, self.unobserved_weight, self.l2, self.l2_exponent)
 
