@@ -40,7 +40,7 @@ def test_re_ranked_lists_are_evaluated(csv):
         (("--rerank", "mmr(strength=1)"), "diversity"),
         (("--rerank", "mmr(diversity=7)"), "at most 1"),
         (("--rerank", "calibration"), "items with tags"),
-        (("--rerank", "mmr", "--depth", 0), "--depth of at least 1"),
+        (("--rerank", "mmr", "--depth", 0), "depth of at least 1"),
         (("--rerank", "__import__('os')"), "a name with parameters"),
     ],
 )
