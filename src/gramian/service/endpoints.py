@@ -153,7 +153,16 @@ class Service:
             live.start()
         if self.follower is not None and self.applies_events:
             self.follower.start()
+        await self.warm_up_reranking()
         await asyncio.gather(*(self.watch_model(name) for name in self.registry.folders))
+
+    async def warm_up_reranking(self) -> None:
+        """Load the kernels of what few requests need, after the service is ready: a failure concerns these requests alone."""
+        for served in [served for served in self.registry.models.values() if not served.is_broken]:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self.lookups.executor, served.warm_up_reranking)
+            except Exception:
+                SERVICE_LOG.exception("%s: re-ranking failed in the warm-up", served.name)
 
     async def warm_up(self, served: ServedModel) -> None:
         """Load the kernels of a model, in the threads that use them. A model that fails is not served; the others are."""
@@ -164,7 +173,6 @@ class Service:
             await run(self.singles.executor, served.warm_up)
             await run(self.batches.executor, served.warm_up_batch)
             await run(self.lookups.executor, served.search, "", 1)
-            await run(self.lookups.executor, served.warm_up_reranking)
         except Exception as error:
             served.is_broken = True
             self.registry.record_failure(served.name, error)
