@@ -27,6 +27,8 @@ from gramian.experiments.plots import (
 PICTURES = RESULTS.parents[1] / "docs" / "pictures"
 RANK_TABLE = "landscape-ml-1m"  # the table whose curves by rank are drawn
 BIAS_TABLE, BIAS_DATA = "filters-validation", "amazon-beauty-m1"  # whose accuracy is drawn against popularity bias
+VARIETY_DATA = "ml-1m"
+VARIETY_AXES = {"intra_list_diversity@20": "intra-list diversity of genres", "tail_share@20": "share of the long tail"}
 OURS, THEIRS = SERIES_COLOURS[:2]
 Row = dict[str, Any]
 
@@ -100,11 +102,31 @@ def draw_unlearning(file: Path) -> None:
         save_figure(figure, file)
 
 
+def draw_variety(file: Path) -> None:
+    """Draw accuracy against variety: stages of re-ranking at several strengths, newest measurement of each."""
+    measured = [row for row in rows("rerank") if row["job"] == "variety" and row["data"] == VARIETY_DATA]
+    newest: dict[tuple[str, str], Row] = {(row["curve"], row["spec"]): row for row in measured}
+    require(newest, f"rows of variety on {VARIETY_DATA} in rerank.jsonl")
+    plain = newest.pop(("plain", ""))["metrics"]
+    curves = {name: [plain, *(row["metrics"] for (curve, _), row in newest.items() if curve == name)] for name, _ in newest}
+    with new_figure(AXES_HEIGHT + legend_height(curves), n_columns=2) as (figure, panels):
+        for axes, (metric, label) in zip(panels, VARIETY_AXES.items(), strict=True):
+            for position, (name, points) in enumerate(curves.items()):
+                style = {"marker": MARKERS[position % len(MARKERS)], "color": SERIES_COLOURS[position % len(SERIES_COLOURS)]}
+                x, y = [point[metric] for point in points], [point["ndcg@20"] for point in points]
+                axes.plot(x, y, label=name if axes is panels[0] else None, markersize=5, **style)
+            axes.set_xlabel(label)
+            axes.grid(alpha=0.3)
+        label_axes(figure, panels[0], VARIETY_AXES["intra_list_diversity@20"], f"ndcg@20, {VARIETY_DATA}")
+        save_figure(figure, file)
+
+
 PICTURE_DRAWERS: dict[str, Callable[[Path], None]] = {
     "quality_by_rank": draw_quality_by_rank,
     "popularity_bias": draw_popularity_bias,
     "peers": draw_peers,
     "unlearning": draw_unlearning,
+    "variety_by_stage": draw_variety,
 }
 
 

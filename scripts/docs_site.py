@@ -71,7 +71,9 @@ API_PAGES: dict[str, tuple[str, dict[str, list[str]]]] = {  # page → title, an
     "recommender": (
         "Fitted models",
         {
-            "gramian": ["Recommender", "Recommendations", "Explanation", "MissingExplanation", "HistoryChange", "Gram"],
+            "gramian": [
+                *("Recommender", "Recommendations", "Explanation", "Influence", "MissingExplanation", "HistoryChange", "Gram"),
+            ],
             "gramian.core.recommender": ["load_model"],
         },
     ),

@@ -109,7 +109,8 @@ def test_no_top_level_name_is_defined_in_two_modules():
 PUBLIC = {
     "ADMMEDLAE", "ALSEDLAE", "AddEASE", "BSPM", "Blend", "CEASE", "Catalog", "ChebyCF", "Cholesky", "ConjugateGradient",
     "DAN", "DEQL", "DLAE", "DebiasedEASE", "DebiasedIALS", "DecoupledAutoencoder", "DropoutMF", "EASE", "EDLAE", "EpochPath",
-    "Explanation", "FeatureIALS", "Features", "GFCF", "Gram", "HistoryChange", "IALS", "Interactions", "ItemKNN", "L3AE",
+    "Explanation", "FeatureIALS", "Features", "GFCF", "Gram", "HistoryChange", "IALS", "Influence", "Interactions", "ItemKNN",
+    "L3AE",
     "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression", "MODELS", "Metric", "MissingExplanation", "ModelComparison",
     "MultiBehaviorEASE", "NuclearNormMF", "Popularity", "PrintedUpdates", "Profile", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG",
     "RGX", "RP3beta", "RankPath", "Recommendations", "Recommender", "RegularizedPCA", "Report", "Retraining", "SGFCF", "SLIM",

@@ -15,6 +15,7 @@ from gramian.core.recommender import load_model
 from gramian.core.registry import MODELS as MODELS
 from gramian.core.registry import register as register
 from gramian.core.results import Explanation as Explanation
+from gramian.core.results import Influence as Influence
 from gramian.core.results import Recommendations as Recommendations
 from gramian.data import datasets as datasets
 from gramian.data import split as split

@@ -16,6 +16,7 @@ GramianError
     └── Diverged                           a training whose objective grew instead of falling
 
 PrecisionWarning      (UserWarning)        a fit was repeated in float64
+RefitWarning          (UserWarning)        an update changed so much that the model was fitted again
 PoorFitWarning        (UserWarning)        a fitted model ranks its own training data worse than Popularity does
 RestartWarning        (UserWarning)        a scratch folder could not be resumed
 NoHistoriesWarning    (UserWarning)        a model fitted on a cluster does not hold its users' histories
@@ -84,6 +85,10 @@ class Diverged(Inaccurate):
 
 class PrecisionWarning(UserWarning):
     """A fit was repeated in float64."""
+
+
+class RefitWarning(UserWarning):
+    """An update changed so much that the model was fitted again, which was cheaper or more accurate."""
 
 
 class PoorFitWarning(UserWarning):

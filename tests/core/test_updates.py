@@ -8,6 +8,7 @@ import gramian as gr
 from gramian.data.synthetic import clustered
 from gramian.models import full_rank
 
+pytestmark = pytest.mark.filterwarnings("ignore::gramian.errors.RefitWarning")  # refitting small models is cheaper
 RECIPES = [
     gr.EASE(l2=5),
     gr.DLAE(dropout=0.4, l2=5),

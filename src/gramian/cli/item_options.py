@@ -43,8 +43,8 @@ class ItemRules:
     allow_file: Path | None
     deny_file: Path | None
 
-    def allowed_items(self, catalog: Catalog) -> list[Any] | None:
-        """Return the ids of the items that may be recommended; None if all may."""
+    def options(self, catalog: Catalog) -> dict[str, Any]:
+        """Return the rules as arguments of `recommend_for`, with ids in place of names."""
         allowed, denied = (
             [*(catalog.find_item(text) for text in texts or ()), *([] if path is None else read_item_file(catalog, path))]
             for texts, path in ((self.allow, self.allow_file), (self.deny, self.deny_file))
@@ -52,7 +52,11 @@ class ItemRules:
         for tag in (*(self.allow_tag or ()), *(self.deny_tag or ())):
             require_tag(catalog, tag)
         only = None if self.allow is None and self.allow_file is None else allowed
-        mask = catalog.allowed(only, denied or None, self.allow_tag, self.deny_tag or ())
+        return {"allow": only, "deny": denied or None, "allow_tags": self.allow_tag, "deny_tags": self.deny_tag or ()}
+
+    def allowed_items(self, catalog: Catalog) -> list[Any] | None:
+        """Return the ids of the items that may be recommended; None if all may."""
+        mask = catalog.allowed(**self.options(catalog))
         return None if mask is None else catalog.ids[np.flatnonzero(mask)]
 
 

@@ -19,10 +19,12 @@ from gramian.cli.benchmark import benchmark_command, report_command
 from gramian.cli.evaluate import epochs_command, evaluate_command, ranks_command, tune_command
 from gramian.cli.fit import fit_command
 from gramian.cli.info import datasets_command, demo_command, models_command
+from gramian.cli.mcp import mcp_command
 from gramian.cli.model_options import add_parameter_flags
 from gramian.cli.recommend import explain_command, factors_command, missing_command, recommend_command, similar_command
 from gramian.cli.render import COMPILE_WATCH, note, out, print_text
 from gramian.cli.serve import serve_command
+from gramian.cli.verify import verify_command
 from gramian.core.registry import load_plugins
 from gramian.errors import GramianError
 from gramian.progress import DISPLAY
@@ -56,6 +58,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {  # name → function an
     ),
     "report": (report_command, "gramian report --journal benchmark.jsonl --out report"),
     "serve": (serve_command, "gramian serve my-model my-other-model --port 8000, then open http://127.0.0.1:8000"),
+    "mcp": (mcp_command, "gramian mcp my-model"),
+    "verify": (verify_command, "gramian verify receipt.json my-model --user 17"),
     "datasets": (datasets_command, "gramian datasets"),
 }
 
@@ -79,7 +83,7 @@ def build_app() -> typer.Typer:
 def root_command(
     context: typer.Context, *, version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False
 ) -> None:
-    DISPLAY.writes_lines = context.invoked_subcommand != "serve"  # whose stderr is its log
+    DISPLAY.writes_lines = context.invoked_subcommand not in ("serve", "mcp")  # whose stderr is a log
     if version:
         print_text(package_version("gramian"))
     elif context.invoked_subcommand is None:

@@ -197,7 +197,7 @@ def missing_command(
     fitted = load_model(model)
     (item_id,) = fitted.catalog.find_items([item])
     items = fitted.history(parse_user(fitted, user)) if user else fitted.catalog.find_items(history or ())
-    options = {"allow": rules.allowed_items(fitted.catalog), "exclude_seen": not include_seen, "pool": pool}
+    options = rules.options(fitted.catalog) | {"exclude_seen": not include_seen, "pool": pool}
     explanation = fitted.explain_missing(items, item_id, k, **options)
     if as_json:
         print_json(asdict(explanation))

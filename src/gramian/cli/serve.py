@@ -38,6 +38,24 @@ def serve_command(
             help="A file with the token for reloading models and other changes; or set GRAMIAN_ADMIN_TOKEN.", show_default=False
         ),
     ] = None,
+    write_token: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with the token for sending events and forgetting users; or set GRAMIAN_WRITE_TOKEN.",
+            show_default=False,
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="A folder for event logs. With it, POST /events and DELETE /users/{id} change the served models."),
+    ] = None,
+    follow: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file of JSON lines, or a folder of .jsonl files, that is followed: the first model learns its events. "
+            "Needs --log."
+        ),
+    ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="Another host name of this service, as behind a reverse proxy; repeat for more."),
@@ -63,8 +81,10 @@ def serve_command(
         port=port,
         max_connections=max_connections,
         journal=journal,
-        token_files=(read_token, admin_token),
+        token_files=(read_token, admin_token, write_token),
         hosts=allow_host or [],
         origins=allow_origin or [],
         quiet=quiet,
+        log=log,
+        follow=follow,
     )

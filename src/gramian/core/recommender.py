@@ -24,7 +24,7 @@ from gramian.core.params import format_value, params_of_json
 from gramian.core.ranking import EXCLUDE_SEEN, Exclusions, finite_panels
 from gramian.core.registry import MODELS, SCORERS
 from gramian.core.reranking import DEFAULT_DEPTH, RerankerLike, Reranking, RerankTrace, rank_and_rerank
-from gramian.core.results import Explanation, Recommendations
+from gramian.core.results import Explanation, Influence, Recommendations
 from gramian.core.scorer import (
     EncodesHistories,
     ExplainsKinds,
@@ -35,7 +35,14 @@ from gramian.core.scorer import (
     SupportsWeights,
     require_capability,
 )
-from gramian.core.updates import SupportsItemFeatures, SupportsUpdates
+from gramian.core.updates import (
+    RowChange,
+    SupportsDecay,
+    SupportsInfluence,
+    SupportsItemFeatures,
+    SupportsRefinement,
+    SupportsUpdates,
+)
 from gramian.data.catalog import Catalog
 from gramian.data.features import Features
 from gramian.data.frames import render_html
@@ -49,10 +56,12 @@ from gramian.io.model_folder import SavedModel, open_model_folder, save_model_fo
 from gramian.linalg.memory import require_memory
 from gramian.linalg.threads import limit_threads
 from gramian.linalg.topk import rank_values
-from gramian.validation import require_instance, require_whole_number
+from gramian.validation import is_number, require_instance, require_whole_number
 
 if TYPE_CHECKING:
     from gramian.core.recipe import Recipe
+
+CANDIDATES_PER_USER = 4  # users whose influence is computed, for each that is returned
 
 
 class Recommender:
@@ -70,6 +79,8 @@ class Recommender:
         The interactions the model was fitted on; None where the users are elsewhere, as on a cluster.
     card
         The model card: how the model was chosen and how good it is, as JSON. `gr.auto` writes one; it is saved with the model.
+    log_position
+        The number of the last record of an event log that the model has learned.
     """
 
     def __init__(
@@ -79,8 +90,10 @@ class Recommender:
         catalog: Catalog,
         histories: Interactions | None = None,
         card: dict[str, Any] | None = None,
+        log_position: int = 0,
     ) -> None:
         self.scorer, self.recipe, self.catalog, self.histories, self.card = scorer, recipe, catalog, histories, card
+        self.log_position = log_position
 
     def __repr__(self) -> str:
         users = "" if self.histories is None else f"{self.histories.n_users:,} users, "
@@ -306,6 +319,47 @@ class Recommender:
             self._explain_kinds(row, column, ids, order),
         )
 
+    def influence(self, history: History, item: Any, limit: int = 10) -> Influence:
+        """Return the training users and events that carry the score of `item` for a history, by leaving each of them out.
+
+        The scores without a user or an event are exact: those of a model fitted without it. The candidates are the users who
+        are most strongly tied to both the history and the item, to first order; four times as many as asked for are computed.
+
+        Parameters
+        ----------
+        history
+            Item ids, or a mapping from item id to weight.
+        item
+            The item.
+        limit
+            How many users, and how many events, to return at most.
+
+        Returns
+        -------
+        Influence
+        """
+        histories = self._require_histories()
+        limit = require_whole_number("limit", limit, example=10)
+        if not isinstance(self.recipe, SupportsInfluence):
+            raise NotSupported("a full-rank autoencoder", type(self.recipe).__name__, "Fit EASE or EDLAE, say")
+        row, _ = self.encode_histories([history])
+        score = self.recipe.item_score(self.scorer, histories, row.indices, row.data, self.catalog.column(item))
+        strength = np.abs(score.first_order(histories.matrix))
+        candidates = np.argsort(-strength, kind="stable")[: CANDIDATES_PER_USER * limit]
+        users: dict[Any, float] = {}
+        events: dict[tuple[Any, Any], float] = {}
+        for candidate in candidates[strength[candidates] > 0]:
+            (user,), trained = histories.users[candidate : candidate + 1], histories.matrix[[candidate]]
+            without_user, without_event = score.without_user(trained.indices, trained.data)
+            users[user] = score.value - without_user
+            items = self.catalog.ids[trained.indices]
+            events |= {(user, other): score.value - left for other, left in zip(items, without_event.tolist(), strict=True)}
+        strongest_users = sorted(users, key=lambda user: -abs(users[user]))[:limit]
+        strongest_events = sorted(events, key=lambda event: -abs(events[event]))[:limit]
+        return Influence(
+            score.value, {user: users[user] for user in strongest_users}, {event: events[event] for event in strongest_events}
+        )
+
     def _explain_features(self, history: np.ndarray, values: np.ndarray, item: int) -> dict[str, float] | None:
         """Return what each feature of an item adds to its score, strongest first; None where no features are used."""
         features = self.catalog.features
@@ -357,7 +411,7 @@ class Recommender:
         with limit_threads(n_threads):
             scorer = self.recipe.add_items(self.scorer, known, known.join(added))
         histories = None if self.histories is None else self.histories.with_catalog(catalog)
-        return Recommender(scorer, self.recipe, catalog, histories)
+        return Recommender(scorer, self.recipe, catalog, histories, log_position=self.log_position)
 
     def _explain_kinds(self, row: sp.csr_array, column: int, ids: list[Any], order: np.ndarray) -> dict[Any, dict[str, float]]:
         """Return what each kind of event of each history item adds, where the model has several kinds."""
@@ -446,7 +500,8 @@ class Recommender:
             got = ", ".join(map(repr, known[:5]))
             raise InvalidInput("users the model does not know", got, "Forget them first, then add them with all their events")
         after = histories.join(events)
-        return self._update(after, events.reindex(events.users, after.items), 1, n_threads)
+        added = events.reindex(events.users, after.items).matrix
+        return self._update(after, RowChange(added, np.ones(events.n_users)), n_threads)
 
     def forget_users(self, users: Iterable[Any], *, n_threads: int | None = None) -> Recommender:
         """Return a model without these users, equal to a new fit without them. This model and its files stay as they are."""
@@ -454,14 +509,66 @@ class Recommender:
         remaining = np.setdiff1d(np.arange(histories.n_users), rows)
         if len(remaining) == 0:
             raise InvalidInput("at least one user to keep", "all users", "Delete the model")
-        return self._update(histories.take(remaining), histories.take(rows), -1, n_threads)
+        removed = RowChange(histories.matrix[rows], -np.ones(len(rows)))
+        return self._update(histories.take(remaining), removed, n_threads)
 
-    def _update(self, after: Interactions, change: Interactions, sign: int, n_threads: int | None) -> Recommender:
-        if not isinstance(self.recipe, SupportsUpdates):
-            raise NotSupported("a full-rank autoencoder or Popularity", type(self.recipe).__name__, "Fit it again")
+    def observe(self, events: Interactions, *, decay: float = 1.0, n_threads: int | None = None) -> Recommender:
+        """Return a model that has also learned from these events, of known and of new users and items.
+
+        Full-rank autoencoders and Popularity equal a new fit on all events. Where that is cheaper than the update, they are
+        fitted again, with a `RefitWarning`. RG2 has the accuracy of a new fit: its eigenpairs have residuals below 0.1 %. iALS
+        and the other models of alternating least squares solve for all users and for the items of the events; they solve for
+        all items where a sample of the others would move by more than 5 %. This model stays as it is.
+
+        Parameters
+        ----------
+        events
+            The events. A weight of a user and an item adds to the weight they have; between 0/1 interactions nothing adds up.
+        decay
+            What the weights of all earlier interactions are multiplied by, above 0 and up to 1: 0.5 ** (days / half_life).
+            Full-rank autoencoders can do this exactly, since the penalty fades with the weights: the recipe of the returned
+            model has l2 · decay². Fit again with the original l2 now and then.
+        n_threads
+            How many threads to use; all cores if left out.
+
+        Returns
+        -------
+        Recommender
+            Its users and items keep their places; new ones come last.
+        """
+        require_instance(events, Interactions, "Wrap it: gr.Interactions.of(...)")
+        if not (is_number(decay) and 0 < decay <= 1):
+            raise InvalidInput("decay above 0 and at most 1", repr(decay), "Pass decay=0.5 ** (days / half_life)")
+        faded = self if decay == 1 else self._fade(float(decay))
+        before = faded._require_histories()
+        after = before.merge(events)
+        change = RowChange.between(before, after, after.users.positions(events.users.tolist()))
+        return faded._update(after, change, n_threads, is_approximation_allowed=True)
+
+    def _fade(self, factor: float) -> Recommender:
+        histories = self._require_histories()
+        if not isinstance(self.recipe, SupportsDecay):
+            reason = f"{type(self.recipe).__name__}, which fading weights change by more than a scale"
+            raise NotSupported("a full-rank autoencoder of weights for decay", reason, "Leave decay out, or fit it again")
+        after = histories.scaled(factor)
+        recipe, scorer = self.recipe.fade(self.scorer, after, factor)
+        return Recommender(scorer, recipe, after.catalog, after, log_position=self.log_position)
+
+    def _update(
+        self, after: Interactions, change: RowChange, n_threads: int | None, *, is_approximation_allowed: bool = False
+    ) -> Recommender:
+        can_update, can_refine = isinstance(self.recipe, SupportsUpdates), isinstance(self.recipe, SupportsRefinement)
+        if not can_update and not (can_refine and is_approximation_allowed):
+            name = type(self.recipe).__name__
+            expected = "a full-rank autoencoder or Popularity" + ", RG2 or alternating least squares" * is_approximation_allowed
+            got = f"{name}, which learns events but cannot forget or add exactly" if can_refine else name
+            raise NotSupported(expected, got, "Fit it again")
+        if change.rows.shape[0] == 0 and len(after.items) == self.scorer.n_items:
+            return Recommender(self.scorer, self.recipe, after.catalog, after, log_position=self.log_position)
         with limit_threads(n_threads):
-            scorer = self.recipe.update(self.scorer, after, change, sign)
-        return Recommender(scorer, self.recipe, after.catalog, after)
+            update = self.recipe.update if isinstance(self.recipe, SupportsUpdates) else self.recipe.refine  # type: ignore[attr-defined]
+            scorer = update(self.scorer, after, change)
+        return Recommender(scorer, self.recipe, after.catalog, after, log_position=self.log_position)
 
     def scores(self, events: Interactions, *, n_threads: int | None = None) -> np.ndarray:
         """Return dense scores, users × items in the order of `model.items`, nothing masked: for small data and tests."""
@@ -592,7 +699,16 @@ class Recommender:
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of safetensors and JSON, atomically; `gr.load` reads it."""
         facts, arrays = self.scorer.save()
-        saved = SavedModel(self.recipe.to_json(), self.scorer.name, facts, arrays, self.catalog, self.histories, self.card)
+        saved = SavedModel(
+            self.recipe.to_json(),
+            self.scorer.name,
+            facts,
+            arrays,
+            self.catalog,
+            self.histories,
+            self.card,
+            self.log_position,
+        )
         save_model_folder(path, saved)
 
 
@@ -613,4 +729,4 @@ def load_model(path: str | Path, *, private: bool = False) -> Recommender:
         scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
         require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
         recipe = MODELS.find(saved.recipe["name"])(**params_of_json(saved.recipe))
-        return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.card)
+        return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.card, saved.log_position)

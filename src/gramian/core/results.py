@@ -213,3 +213,37 @@ class Explanation(Mapping[Any, float]):
             )
             notes.append(f"By features of the item: {by_feature}; from interactions {self.from_interactions:+.4f}")
         return render_html(f"Score {self.score:.4f}, the sum of", ["item", "title", "contribution"], rows, notes)
+
+
+@dataclass(frozen=True)
+class Influence:
+    """Which training users and events carry a score: how much of it would be lost without each of them.
+
+    Parameters
+    ----------
+    score
+        The score.
+    users
+        User → score minus the score of a model fitted without the user, largest in size first.
+    events
+        (User, item) → the same without this one event of the user.
+    """
+
+    score: float
+    users: dict[Any, float]
+    events: dict[tuple[Any, Any], float]
+
+    def frame(self, library: str = "polars") -> Any:
+        """Return one row per event, strongest first: user, item, influence.
+
+        Parameters
+        ----------
+        library
+            "polars", "pandas" or "arrow".
+        """
+        columns = {
+            "user": to_series("user", [user for user, _ in self.events]),
+            "item": to_series("item", [item for _, item in self.events]),
+            "influence": list(self.events.values()),
+        }
+        return convert_frame(pl.DataFrame(columns), library)

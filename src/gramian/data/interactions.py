@@ -25,7 +25,7 @@ from gramian.data.summary import ReadSummary
 from gramian.data.tables import Columns, as_table, column_names, select_columns, to_series
 from gramian.data.weights import compute_weights, warn_of_heavy_tail
 from gramian.errors import InvalidInput
-from gramian.linalg.sparse import csr_from_sorted, row_of_entry
+from gramian.linalg.sparse import csr_from_sorted, pad_shape, row_of_entry
 from gramian.validation import is_number
 
 
@@ -433,6 +433,37 @@ class Interactions:
         users = Index(self.users.tolist() + others.users.tolist())
         catalog = Catalog(items).described_by(others.catalog, self.catalog)
         return Interactions(matrix, users, catalog, times, kinds=self.kinds)
+
+    def merge(self, events: Interactions) -> Interactions:
+        """Return these interactions with further events of the same and of other users.
+
+        Users and items keep their rows and columns; new ones come last. Weights of one user and item add up, unless both sides
+        are 0/1: then they stay 1, as in a table without values. The time kept is the latest.
+        """
+        self.require_one_kind("merge")
+        events.require_one_kind("merge")
+        users, items = self.users.union(events.users), self.items.union(events.items)
+        shape, added = (len(users), len(items)), events.reindex(users, items)
+        matrix = sp.csr_array(pad_shape(self.matrix, shape) + added.matrix)
+        if self.is_binary and events.is_binary:
+            matrix.data[:] = 1
+        require_finite_numbers(pl.Series("merged weights", matrix.data))
+        times = None
+        if self.times is not None and added.times is not None:
+            rows, columns = (
+                np.concatenate(pair) for pair in ((self.rows, added.rows), (self.matrix.indices, added.matrix.indices))
+            )
+            by_time = np.concatenate([self.times, added.times])
+            order = np.lexsort((by_time, columns, rows))
+            is_last = np.append((np.diff(rows[order]) != 0) | (np.diff(columns[order]) != 0), True)
+            times = by_time[order][is_last]
+        return Interactions(matrix, users, Catalog(items).described_by(events.catalog, self.catalog), times)
+
+    def scaled(self, factor: float) -> Interactions:
+        """Return the same interactions with every weight times a factor; none becomes 0."""
+        data = self.matrix.data * np.float32(factor)
+        data = np.where(data == 0, np.copysign(np.finfo(np.float32).tiny, self.matrix.data), data)
+        return replace(self, matrix=sp.csr_array((data, self.matrix.indices, self.matrix.indptr), self.matrix.shape))
 
 
 def interactions_from_columns(

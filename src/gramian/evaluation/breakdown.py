@@ -190,5 +190,6 @@ def restrict_targets(task: RankingTask, is_member: np.ndarray, name: str, within
         targets=kept[rows],
         n_targets=np.diff(kept.indptr)[rows],
         fingerprint=f"{task.fingerprint} {name}{' within the group' if within_group else ''}",
+        fold_in=None if task.fold_in is None else task.fold_in.take(rows),
     )
     return part, rows

@@ -44,6 +44,8 @@ class SavedModel:
         The items, and the users' interactions if the model has them.
     card
         The model card as JSON, if the model has one.
+    log_position
+        The number of the last record of an event log that the model has learned.
     """
 
     recipe: dict[str, Any]
@@ -53,6 +55,7 @@ class SavedModel:
     catalog: Catalog
     histories: Interactions | None
     card: dict[str, Any] | None = None
+    log_position: int = 0
 
 
 def save_model_folder(path: str | Path, model: SavedModel) -> None:
@@ -60,8 +63,9 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
     name = find_non_finite(model.scorer_arrays)
     if name is not None:
         raise Inaccurate(f"finite numbers in the model's {name}", "NaN or infinity", "Fit it with a higher l2 or in float64")
-    facts = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
+    facts: dict[str, Any] = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
     facts |= {} if model.card is None else {"card": model.card}
+    facts |= {"log_position": model.log_position} if model.log_position else {}
     arrays = {f"{SCORER_PREFIX}{name}": array for name, array in model.scorer_arrays.items()}
     arrays |= feature_arrays(model.catalog)
     ids = catalog_ids(model.catalog)
@@ -91,9 +95,11 @@ def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[Sa
             name.removeprefix(SCORER_PREFIX): array for name, array in arrays.items() if name.startswith(SCORER_PREFIX)
         }
         require_finite(scorer_arrays)
-        card = facts.get("card")
+        card, position = facts.get("card"), facts.get("log_position", 0)
         require_content(card is None or isinstance(card, dict), "a model card with named entries")
-        yield SavedModel(facts["recipe"], facts["scorer"], facts["scorer_facts"], scorer_arrays, catalog, histories, card)
+        require_content(type(position) is int and position >= 0, "the number of a record as log_position")
+        names = facts["recipe"], facts["scorer"], facts["scorer_facts"]
+        yield SavedModel(*names, scorer_arrays, catalog, histories, card, position)
 
 
 def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]], kinds: Any = None) -> Interactions:

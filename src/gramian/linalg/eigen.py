@@ -30,6 +30,7 @@ DECOMPOSITION_COST, DENSE_SCORING_COST = 7.0, 1.4
 LAPACK_MAX_SIZE = 1_500  # n up to which LAPACK is fast enough for any k
 LAPACK_MIN_SHARE = 0.15  # k/n above which LAPACK is faster than Lanczos
 MAX_LANCZOS_WIDTH = 64  # vectors in a Lanczos block
+REFINEMENT_STEPS = 12  # blocks of residuals that are added to a basis; a new decomposition is cheaper than more
 RESIDUAL_TOLERANCE = 1e-3  # ‖Aq − θq‖/θ of an eigenpair; see benchmarks/README.md
 
 
@@ -141,6 +142,48 @@ def decompose_by_lanczos(operator: SymmetricOperator, k: int, seed: int) -> TopE
             if (residuals <= RESIDUAL_TOLERANCE * values + 10 * rounding).all():
                 return TopEigenpairs(np.maximum(values, 0), np.ascontiguousarray(current @ vectors))
             next_check = size + max(width, k // 2)
+    return None
+
+
+def refine_eigenpairs(operator: SymmetricOperator, start: np.ndarray, k: int, floor: float) -> TopEigenpairs | None:
+    """Compute the k largest eigenpairs from a basis that nearly contains them, as after a small change of the operator.
+
+    Ritz pairs of the basis are accepted with the residuals that `top_eigenpairs` accepts. Until then the basis grows by the
+    residuals.
+
+    Parameters
+    ----------
+    operator
+        A positive semidefinite operator.
+    start
+        The basis, in columns; it is overwritten.
+    k
+        The number of eigenpairs.
+    floor
+        Eigenvalues up to this need not be accurate.
+
+    Returns
+    -------
+    TopEigenpairs
+        None if the residuals are still too large after `REFINEMENT_STEPS`.
+    """
+    basis = orthonormalise(start)[0]
+    image = multiply_finite(operator, basis)
+    for step in range(REFINEMENT_STEPS):
+        size = basis.shape[1]
+        values, vectors = eigh(basis.T @ image, subset_by_index=(max(size - k, 0), size - 1), check_finite=False)
+        values, vectors = np.maximum(values[::-1], 0), vectors[:, ::-1]
+        ritz = basis @ vectors
+        residuals = image @ vectors - ritz * values
+        allowed = RESIDUAL_TOLERANCE * values + 10 * np.finfo(operator.dtype).eps * values[0]
+        is_rough = (np.linalg.norm(residuals, axis=0) > allowed) & (values > floor)
+        if not is_rough.any():
+            return TopEigenpairs(values, np.ascontiguousarray(ritz))
+        if step < REFINEMENT_STEPS - 1:
+            residuals = residuals[:, is_rough]
+            for _ in range(2):  # as in Lanczos
+                residuals = orthonormalise(residuals - basis @ (basis.T @ residuals))[0]
+            basis, image = np.hstack([basis, residuals]), np.hstack([image, multiply_finite(operator, residuals)])
     return None
 
 

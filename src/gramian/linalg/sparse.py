@@ -15,6 +15,12 @@ def csr_from_sorted(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, s
     return sp.csr_array((values.astype(np.float32), columns.astype(index), indptr), shape=shape)
 
 
+def pad_shape(x: sp.csr_array, shape: tuple[int, int]) -> sp.csr_array:
+    """Return X with empty rows and columns appended up to a shape."""
+    indptr = np.concatenate([x.indptr, np.full(shape[0] - x.shape[0], x.indptr[-1], x.indptr.dtype)])
+    return sp.csr_array((x.data, x.indices, indptr), shape)
+
+
 def row_of_entry(x: sp.csr_array) -> np.ndarray:
     """Return the row of every stored entry."""
     return np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))

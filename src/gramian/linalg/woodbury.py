@@ -1,6 +1,8 @@
 """Low-rank updates of an inverse P = A⁻¹ by Woodbury's identity, in place on the stored half, and bordered inverses.
 
-(A ± Bᵀ C B)⁻¹ = P − G C (± I + H C)⁻¹ Gᵀ    with G = P Bᵀ and H = B P Bᵀ
+(A + Bᵀ C B)⁻¹ = P − G C (I + H C)⁻¹ Gᵀ    with G = P Bᵀ and H = B P Bᵀ
+
+C need not be definite: rows that are added to A have positive entries in it, and rows that are removed negative ones.
 
 [ A   B ]⁻¹   [ P + G T Gᵀ   −G T ]
 [ Bᵀ  D ]   = [ −T Gᵀ           T ]          with G = P B and T = (D − Bᵀ G)⁻¹
@@ -18,14 +20,14 @@ from gramian.linalg.product import inverse_panels
 from gramian.linalg.symmetric import Symmetric
 
 
-def update_inverse(inverse: Symmetric, rows: sp.csr_array, core: np.ndarray, sign: int) -> None:
-    """Turn the inverse of A into the inverse of A + sign · Bᵀ C B, for sparse rows B and a small symmetric core C."""
+def update_inverse(inverse: Symmetric, rows: sp.csr_array, core: np.ndarray) -> None:
+    """Turn the inverse of A into the inverse of A + Bᵀ C B, for sparse rows B and a small symmetric core C."""
     (gemm,) = get_blas_funcs(("gemm",), dtype=inverse.dtype)
     g = np.empty((inverse.n, rows.shape[0]), inverse.dtype)
     for first, panel in inverse_panels(rows, inverse, np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)):
         g[first : first + panel.shape[1]] = panel.T
     h = rows.astype(np.float64) @ g.astype(np.float64)
-    small = core @ np.linalg.inv(sign * np.eye(len(core)) + h @ core)
+    small = core @ np.linalg.inv(np.eye(len(core)) + h @ core)
     weighted = g @ ((small + small.T) / 2).astype(inverse.dtype)  # symmetric in exact arithmetic, made so after rounding
     for first, last, block in inverse.blocks():
         gemm(-1, weighted[first:].T, g[first:last].T, beta=1, c=block, trans_a=1, overwrite_c=1)

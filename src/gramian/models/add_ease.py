@@ -17,6 +17,7 @@ from gramian.core.gram import Gram
 from gramian.core.params import configurable, param
 from gramian.core.recipe import GramRecipe, Recipe
 from gramian.core.scorer import Scorer
+from gramian.core.updates import RowChange
 from gramian.data.features import Features
 from gramian.data.interactions import Interactions
 from gramian.linalg.woodbury import pad_inverse
@@ -71,13 +72,13 @@ class AddEASE(GramRecipe):
         n_features = 0 if events.catalog.features is None else events.catalog.features.n_features
         return super().fit_bytes(events, dtype) + feature_similarity_bytes(events.n_items, n_features)
 
-    def update(self, scorer: ScorerSum, after: Interactions, change: Interactions, sign: int) -> ScorerSum:
+    def update(self, scorer: ScorerSum, after: Interactions, change: RowChange) -> ScorerSum:
         """Update the model of interactions as EASE does; new items change the model of features."""
         features = self.require_features(after.catalog)
         assert features is not None
         weights, *of_features = scorer.scorers
         assert isinstance(weights, InverseWeights)
-        updated = EASE(self.l2).update(weights, after, change, sign)
+        updated = EASE(self.l2).update(weights, after, change)
         has_new_items = updated.n_items > weights.n_items
         return self.combine([updated, *(self.feature_scorers(features) if has_new_items else of_features)])
 

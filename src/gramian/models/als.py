@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from gramian.core.epochs import EpochRecipe, TrainingState
 from gramian.core.params import configurable, param
+from gramian.core.updates import RowChange
 from gramian.data.interactions import Interactions
 from gramian.linalg.row_solvers import (
     EXTRA_TARGET,
@@ -26,6 +27,7 @@ from gramian.linalg.row_solvers import (
     UNOBSERVED_WEIGHT,
     FixedSide,
     RowProblems,
+    solve_cholesky,
     solve_shared,
 )
 from gramian.linalg.sparse import absolute_values, row_sums
@@ -34,6 +36,8 @@ from gramian.models.parameters import epochs_param, rank_param, seed_param
 from gramian.models.solvers import SOLVERS, ConjugateGradient, Solver
 
 USERS_PER_CHUNK = 4_096
+REFRESH_SAMPLE = 256  # items without new events that are solved for, to see whether all should be
+REFRESH_TOLERANCE = 0.05  # relative movement of the sample beyond which all items are solved for
 
 
 def solver_param() -> Any:
@@ -81,21 +85,47 @@ class AlternatingRecipe(EpochRecipe):
         sizes = row_sums(weights)
         exact_coefficients = loss.row_coefficients(sizes)
         coefficients = exact_coefficients.astype(dtype)
-        item_coefficients = self.item_coefficients(UserSums.of(weights), dtype)
         user_rows = RowProblems(x, coefficients, np.ones((events.n_items, 2), dtype))
-        item_rows = RowProblems(
-            sp.csr_array(x.T.tocsr()), item_coefficients, np.ascontiguousarray(coefficients[:, [EXTRA_WEIGHT, EXTRA_TARGET]])
-        )
+        item_rows = self.all_item_problems(x, coefficients)
         liked = (sizes + row_sums(x)) / 2  # dislikes have the target 0, so that they cost nothing there
         loss_at_zero = float(loss.loss_at_zero.at(liked[liked > 0]).sum())
         while True:
             fixed, basis = FixedSide.of(items, self.user_gram(items), items.sum(axis=0, dtype=np.float64))
             items, users = fixed.factors, self.half_step(user_rows, fixed, users, basis)[0]
-            gram, total = weighted_gram(users, coefficients[:, UNOBSERVED_WEIGHT]), coefficients[:, UNOBSERVED_TARGET] @ users
-            fixed, basis = FixedSide.of(users, gram, total)
+            fixed, basis = fix_users(users, coefficients)
             users, (items, values) = fixed.factors, self.half_step(item_rows, fixed, items, basis)
             penalty = float(exact_coefficients[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
             yield TrainingState.of(users, items, float(values.sum()) + penalty + loss_at_zero)
+
+    def all_item_problems(self, x: sp.csr_array, coefficients: np.ndarray) -> RowProblems:
+        """Return the problems of all items, from X and the coefficients of the users' rows."""
+        by_item, dtype = self.item_coefficients(UserSums.of(absolute_values(x)), coefficients.dtype), coefficients.dtype
+        by_user = np.ascontiguousarray(coefficients[:, [EXTRA_WEIGHT, EXTRA_TARGET]], dtype)
+        return RowProblems(sp.csr_array(x.T.tocsr()), by_item, by_user)
+
+    def refine(self, scorer: Factors, after: Interactions, change: RowChange) -> Factors:
+        """Solve exactly for all users, then for the items of the changed rows, or for all items where others would move too.
+
+        Whether they would is tested on a sample of the other items.
+        """
+        self.require_binary(after.has_unit_weights)
+        x, n_known = after.matrix, scorer.n_items
+        old = scorer.fixed.factors
+        items = np.concatenate([old, np.zeros((after.n_items - n_known, old.shape[1]), old.dtype)])
+        start = self.scorer_of_items(items)
+        users, items = start.user_vectors(x), start.fixed.factors
+        coefficients = start.loss.row_coefficients(row_sums(absolute_values(x))).astype(items.dtype)
+        fixed, basis = fix_users(users, coefficients)
+        problems, items = self.all_item_problems(x, coefficients), items @ basis
+        columns = np.unique(change.rows.indices)
+        others = np.setdiff1d(np.arange(n_known), columns)
+        sample = np.random.default_rng(self.seed).permutation(others)[:REFRESH_SAMPLE]
+        moved = items.copy()
+        solve_items(problems, fixed, moved, np.concatenate([columns, sample]))
+        movement = float(np.linalg.norm(moved[sample] - items[sample]))
+        if movement > REFRESH_TOLERANCE * float(np.linalg.norm(items[sample])):
+            solve_items(problems, fixed, moved, np.setdiff1d(others, sample))
+        return self.scorer_of_items(moved)
 
     def item_coefficients(self, sums: UserSums, dtype: np.dtype) -> np.ndarray:
         """Return the five coefficients of each item's row."""
@@ -119,6 +149,20 @@ class AlternatingRecipe(EpochRecipe):
     def scorer_of_items(self, items: np.ndarray) -> Factors:
         """Return the scorer of item vectors."""
         return Factors.of(items, self.user_gram(items), self.row_loss(len(items)))
+
+
+def fix_users(users: np.ndarray, coefficients: np.ndarray) -> tuple[FixedSide, np.ndarray]:
+    """Return the user vectors as the fixed side of the items' half step, and the basis they were rotated to."""
+    gram, total = weighted_gram(users, coefficients[:, UNOBSERVED_WEIGHT]), coefficients[:, UNOBSERVED_TARGET] @ users
+    return FixedSide.of(users, gram, total)
+
+
+def solve_items(problems: RowProblems, fixed: FixedSide, items: np.ndarray, columns: np.ndarray) -> None:
+    """Solve exactly for the vectors of some items, in place."""
+    rows = RowProblems(problems.x[columns], problems.by_row[columns], problems.by_column)
+    vectors = items[columns]
+    require_solved((solve_shared if rows.is_shared else solve_cholesky)(rows, fixed, vectors))
+    items[columns] = vectors
 
 
 def weighted_gram(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ import numpy as np
 from gramian.core.gram import Gram
 from gramian.core.params import configurable, param
 from gramian.core.recipe import GramRecipe, Recipe, retry_in_float64
+from gramian.core.updates import RowChange
 from gramian.data.features import Features
 from gramian.data.interactions import Interactions
 from gramian.linalg.coefficients import Coefficients
@@ -69,15 +70,15 @@ class CEASE(GramRecipe):
         n_features = 0 if events.catalog.features is None else events.catalog.features.n_features
         return super().fit_bytes(events, dtype) + 2 * events.n_items * n_features * np.dtype(dtype).itemsize
 
-    def update(self, scorer: InverseWeights, after: Interactions, change: Interactions, sign: int) -> InverseWeights:
+    def update(self, scorer: InverseWeights, after: Interactions, change: RowChange) -> InverseWeights:
         """Update the inverse by Woodbury's identity, or fit again where that is cheaper or more accurate."""
         features = self.require_features(after.catalog)
         assert features is not None
         if features.n_features and len(features) > scorer.n_items:  # new items have features, which border the inverse
             scorer = self.add_items(scorer, features.take(features.items[: scorer.n_items]), features)
         stacked = stack_rows(after.matrix, features.scaled(self.feature_weight).T)
-        s = squared_column_norms(stacked)
-        inverse = update_for_users(scorer.inverse, self.coefficients, s, stacked, change.matrix, change.matrix.data**2, sign)
+        s, squares = squared_column_norms(stacked), change.rows.data.astype(np.float64) ** 2
+        inverse = update_for_users(scorer.inverse, self.coefficients, s, stacked, change, squares)
         if inverse is None:
             return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), scorer.inverse.dtype.type)  # type: ignore[return-value]
         return weights_from_inverse(inverse, s, self.coefficients)

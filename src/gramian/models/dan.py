@@ -17,13 +17,14 @@ import numpy as np
 from gramian.core.gram import Gram, GramPowers
 from gramian.core.params import configurable, param
 from gramian.core.recipe import GramRecipe, Recipe, retry_in_float64
+from gramian.core.updates import RowChange
 from gramian.data.interactions import Interactions
 from gramian.linalg.coefficients import Coefficients
 from gramian.linalg.inverse import invert
 from gramian.linalg.sparse import normalise_rows
 from gramian.linalg.symmetric import Symmetric
 from gramian.models.autoencoders import RDLAE
-from gramian.models.full_rank import add_penalty, update_for_users, weights_from_inverse
+from gramian.models.full_rank import add_penalty, update_for_users, weights_from_inverse, weights_residual
 from gramian.models.parameters import dropout_param, l2_param, max_diagonal_param
 from gramian.models.scorers import InverseWeights, ScorerSum
 
@@ -78,15 +79,25 @@ class DAN(GramRecipe):
         scale = np.maximum(popularity, 1.0) ** self.item_power
         return ScorerSum([weights], [1], item_scale=1 / scale, history_scale=scale)
 
-    def update(self, scorer: ScorerSum, after: Interactions, change: Interactions, sign: int) -> ScorerSum:
+    def update(self, scorer: ScorerSum, after: Interactions, change: RowChange) -> ScorerSum:
         """Update the inverse by Woodbury's identity, or fit again where that is cheaper or more accurate."""
         self.require_binary(after.is_binary)
         (weights,) = scorer.scorers
         assert isinstance(weights, InverseWeights)
         dtype, popularity = weights.inverse.dtype.type, after.popularity
-        rows, changed = (normalise_rows(e.matrix, self.user_power, dtype) for e in (after, change))
+        rows, changed = (normalise_rows(x, self.user_power, dtype) for x in (after.matrix, change.rows))
         s, added = popularity.astype(np.float64), np.ones(changed.nnz)
-        inverse = update_for_users(weights.inverse, self.coefficients, s, rows, changed, added, sign)
+        normalised = RowChange(changed, change.signs)
+        inverse = update_for_users(weights.inverse, self.coefficients, s, rows, normalised, added)
         if inverse is None:
             return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), dtype)  # type: ignore[return-value]
         return self.scorer_from_inverse(inverse, popularity)
+
+    def residual(self, scorer: ScorerSum, histories: Interactions) -> float:
+        """Return the residual of the inverse, as for other full-rank autoencoders."""
+        (weights,) = scorer.scorers
+        assert isinstance(weights, InverseWeights)
+        s = histories.popularity.astype(np.float64)
+        expected = weights_from_inverse(weights.inverse, s, self.coefficients)
+        rows = normalise_rows(histories.matrix, self.user_power, weights.inverse.dtype.type)
+        return weights_residual(weights, expected, rows, s, self)

@@ -7,8 +7,8 @@ With the loss of IALS, F the items × features matrix, f_i its rows, and λ_i th
 Each epoch minimises it exactly in G, then in the users, then in the items:
 
     G    (Fᵀ diag(λ) F + feature_l2·I)⁻¹ Fᵀ diag(λ) Q, a ridge regression of the item vectors on the features;
-    q_i  the row of iALS with λ_i Gᵀf_i added to the right side. The solvers of linalg/row_solvers.py take it as K more
-         columns, the unit vectors, which have no weight and the entries of λ_i Gᵀf_i as targets.
+    q_i  the row of iALS with λ_i Gᵀf_i added to the right side. The solvers of linalg/row_solvers.py take it as 2K more
+         columns, the unit vectors and their negatives, which have no weight and the entries of ±λ_i Gᵀf_i above 0 as targets.
 
 An item without interactions takes no part in the loss: that nobody could touch it says nothing about it. Its vector is Gᵀf_i,
 the mean of the prior, and each of its features adds f_ik·(G_k·p_u) to the score. G = 0, as for a very large feature_l2, is
@@ -98,6 +98,8 @@ class FeatureIALS(AlternatingRecipe):
     solver: Solver = solver_param()
     seed: int = seed_param()
 
+    refine = None  # type: ignore[assignment]  # its item vectors have a prior, which is not that of `AlternatingRecipe`
+
     def row_loss(self, n_items: int) -> RowLoss:
         return ials_row_loss(n_items, self.unobserved_weight, self.l2, self.l2_exponent)
 
@@ -119,13 +121,15 @@ class FeatureIALS(AlternatingRecipe):
         regress = self.feature_regression(events, ridges)
         item_rows, prior_at = self.item_problems(x, item_coefficients, coefficients, dtype)
         loss_at_zero = float(loss.loss_at_zero.at(sizes[sizes > 0]).sum())
+        unit_vectors = np.concatenate([np.eye(self.rank, dtype=dtype), -np.eye(self.rank, dtype=dtype)])
         while True:
             fixed, basis = FixedSide.of(items, touched_gram(items, is_touched), np.zeros(self.rank))
             items, users = fixed.factors, self.half_step(user_rows, fixed, users, basis)[0]
             feature_vectors, means = regress(items)
-            item_rows.x.data[prior_at] = ridges[:, None] * means
+            pull = ridges[:, None] * means
+            item_rows.x.data[prior_at] = np.maximum(np.hstack([pull, -pull]), 0)
             gram = weighted_gram(users, coefficients[:, UNOBSERVED_WEIGHT])
-            fixed, basis = FixedSide.of(np.concatenate([users, np.eye(self.rank, dtype=dtype)]), gram, np.zeros(self.rank))
+            fixed, basis = FixedSide.of(np.concatenate([users, unit_vectors]), gram, np.zeros(self.rank))
             users, (items, values) = fixed.factors[:n_users], self.half_step(item_rows, fixed, items, basis)
             penalty = float(exact_coefficients[:, RIDGE] @ np.einsum("uk,uk->u", users, users, dtype=np.float64))
             penalty += float(ridges @ (means**2).sum(axis=1)) + self.feature_l2 * float((feature_vectors**2).sum())
@@ -154,19 +158,19 @@ class FeatureIALS(AlternatingRecipe):
     def item_problems(
         self, x: sp.csr_array, by_row: np.ndarray, user_coefficients: np.ndarray, dtype: np.dtype
     ) -> tuple[RowProblems, np.ndarray]:
-        """Return the rows of the items with `rank` more columns each, and where the values of these are stored."""
+        """Return the rows of the items with 2·rank more columns each, and where the values of these are stored."""
         n_users, n_items = x.shape
+        n_more = 2 * self.rank
         transposed = x.T.tocsr()
-        lengths = np.diff(transposed.indptr)
-        indptr = np.concatenate([[0], np.cumsum(lengths + self.rank)])
-        prior_at = indptr[1:, None] - self.rank + np.arange(self.rank)
+        indptr = np.concatenate([[0], np.cumsum(np.diff(transposed.indptr) + n_more)])
+        prior_at = indptr[1:, None] - n_more + np.arange(n_more)
         is_prior = np.zeros(indptr[-1], np.bool_)
         is_prior[prior_at] = True
         indices, data = np.empty(len(is_prior), x.indices.dtype), np.empty(len(is_prior), dtype)
         indices[~is_prior], data[~is_prior] = transposed.indices, transposed.data
-        indices[prior_at] = n_users + np.arange(self.rank)
-        rows = sp.csr_array((data, indices, indptr.astype(x.indptr.dtype)), (n_items, n_users + self.rank))
-        no_weight = np.tile(np.array([0, 1], dtype), (self.rank, 1))
+        indices[prior_at] = n_users + np.arange(n_more)
+        rows = sp.csr_array((data, indices, indptr.astype(x.indptr.dtype)), (n_items, n_users + n_more))
+        no_weight = np.tile(np.array([0, 1], dtype), (n_more, 1))
         by_column = np.concatenate([user_coefficients[:, [EXTRA_WEIGHT, EXTRA_TARGET]], no_weight])
         return RowProblems(rows, by_row, by_column), prior_at
 
@@ -180,7 +184,7 @@ class FeatureIALS(AlternatingRecipe):
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         n_features = 0 if events.catalog.features is None else events.catalog.features.n_features
-        prior = events.n_items * self.rank * (8 + 2 * 8 + np.dtype(dtype).itemsize)
+        prior = events.n_items * self.rank * (8 * 8 + 2 * np.dtype(dtype).itemsize)  # the wider rows, and where they are
         return super().fit_bytes(events, dtype) + prior + 16 * n_features**2
 
     def add_items(self, scorer: FeatureFactors, before: Features, after: Features) -> FeatureFactors:

@@ -7,17 +7,20 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from gramian.core.gram import Gram
-from gramian.core.recipe import GramRecipe, retry_in_float64
+from gramian.core.recipe import GramRecipe, Recipe, retry_in_float64
 from gramian.core.scorer import Scorer
+from gramian.core.updates import RowChange
 from gramian.data.interactions import Interactions
-from gramian.errors import Inaccurate, PrecisionWarning
+from gramian.errors import Inaccurate, PrecisionWarning, RefitWarning
 from gramian.linalg.coefficients import Coefficients
 from gramian.linalg.gram import write_gram
+from gramian.linalg.influence import ItemScore
 from gramian.linalg.inverse import TOLERANCE, check_inverse, inverse_residual, invert, pivot_size, scale_and_probe, sweep_blocks
 from gramian.linalg.resumable import ResumableSweep, clear_scratch, scratch_file_bytes
 from gramian.linalg.sparse import csr_from_sorted, squared_column_norms
@@ -30,10 +33,19 @@ ROWS_PER_UPDATE = 512  # rank of one Woodbury update
 REFIT_SHARE = 0.5  # an update of higher rank than this share of the items costs more than a new inverse
 
 
+class HasCoefficients(Protocol):
+    """A recipe that is one `Coefficients` object."""
+
+    @property
+    def coefficients(self) -> Coefficients: ...
+
+
 class LinearAutoencoder(GramRecipe):
     """A model that is one inverse and one `Coefficients` object."""
 
     takes_dislikes = True  # a signed X has a Gram matrix like any other
+
+    l2: float
 
     @property
     @abstractmethod
@@ -73,16 +85,45 @@ class LinearAutoencoder(GramRecipe):
         n, itemsize = events.n_items, np.dtype(dtype).itemsize
         return 8 * events.n_interactions + pivot_size(n, BLOCK_WIDTH) * itemsize, scratch_file_bytes(n, np.dtype(dtype))
 
-    def update(self, scorer: InverseWeights, after: Interactions, change: Interactions, sign: int) -> Scorer:
+    def update(self, scorer: InverseWeights, after: Interactions, change: RowChange) -> Scorer:
         """Update the inverse by Woodbury's identity, or fit again where that is cheaper or more accurate."""
         self.require_binary(after.is_binary)
         s = squared_column_norms(after.matrix)
-        inverse = update_for_users(
-            scorer.inverse, self.coefficients, s, after.matrix, change.matrix, change.matrix.data**2, sign
-        )
+        squares = change.rows.data.astype(np.float64) ** 2
+        inverse = update_for_users(scorer.inverse, self.coefficients, s, after.matrix, change, squares)
         if inverse is None:
             return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), scorer.inverse.dtype.type)
         return weights_from_inverse(inverse, s, self.coefficients)
+
+    def fade(self, scorer: InverseWeights, after: Interactions, factor: float) -> tuple[Recipe, Scorer]:
+        """Divide P by factor², since S, s and the penalty are all multiplied by it."""
+        self.require_binary(after.is_binary)
+        faded = self.set_params(l2=self.l2 * factor**2)
+        inverse = scorer.inverse.copy()
+        inverse.buffer /= inverse.dtype.type(factor**2)
+        return faded, weights_from_inverse(inverse, squared_column_norms(after.matrix), faded.coefficients)
+
+    def residual(self, scorer: InverseWeights, histories: Interactions) -> float:
+        """Return the largest entry of |P(Av) − v| for a few random v, scaled to a unit diagonal of A."""
+        s = squared_column_norms(histories.matrix)
+        return weights_residual(scorer, weights_from_inverse(scorer.inverse, s, self.coefficients), histories.matrix, s, self)
+
+    def item_score(
+        self, scorer: InverseWeights, histories: Interactions, history: np.ndarray, values: np.ndarray, item: int
+    ) -> ItemScore:
+        """Return the score of an item, from which training users can be left out."""
+        s = squared_column_norms(histories.matrix)
+        return ItemScore.of(scorer.inverse, self.coefficients, s, history, values, item)
+
+
+def weights_residual(
+    weights: InverseWeights, expected: InverseWeights, x: sp.csr_array, s: np.ndarray, recipe: HasCoefficients
+) -> float:
+    """Return the residual of the inverse of XᵀX + diag(Λ), Λ made of s; inf if factor or diagonal are not those of P."""
+    pairs = ((weights.factor, expected.factor), (weights.diagonal, expected.diagonal))
+    if not all(np.allclose(found, right, rtol=1e-3, atol=1e-6) for found, right in pairs):
+        return float("inf")
+    return inverse_residual(weights.inverse, x, squared_column_norms(x), recipe.coefficients.penalty(s))
 
 
 def add_penalty(matrix: Symmetric, coefficients: Coefficients, s: np.ndarray | None = None) -> np.ndarray:
@@ -105,9 +146,8 @@ def update_for_users(
     coefficients: Coefficients,
     s: np.ndarray,
     after: sp.csr_array,
-    change: sp.csr_array,
+    change: RowChange,
     added_to_s: np.ndarray,
-    sign: int,
 ) -> Symmetric | None:
     """Update the inverse of XᵀX + diag(slope·s + ridge) by Woodbury's identity; None where a new fit is cheaper or needed.
 
@@ -118,18 +158,22 @@ def update_for_users(
     coefficients, s
         The penalty, and its s after the change.
     after, change
-        The rows of X after the change, and the rows that were added (sign 1) or removed (sign −1).
+        The rows of X after the change, and those that were added and removed.
     added_to_s
-        What each stored entry of `change` adds to s.
+        What each stored entry of the changed rows counts in s, without the sign of its row.
     """
-    before = s - sign * np.bincount(change.indices, added_to_s, len(s))
+    added_to_s = added_to_s * change.sign_of_entry
+    before = s - np.bincount(change.rows.indices, added_to_s, len(s))
     is_definite = all((d + coefficients.slope * d + coefficients.ridge).min() > 0 for d in (s, before))
     batches = list(update_batches(change, added_to_s, coefficients.slope))
-    if not is_definite or sum(len(core) for _, core in batches) > REFIT_SHARE * len(s):
+    rank = sum(len(core) for _, core in batches)
+    if not is_definite or rank > REFIT_SHARE * len(s):
+        reason = f"a change of rank {rank:,} for {len(s):,} items" if is_definite else "items without interactions and penalty"
+        warnings.warn(f"The update is {reason}. Fitting again.", RefitWarning, stacklevel=5)
         return None
     updated = pad_inverse(inverse, 1 / coefficients.penalty(np.zeros(len(s) - inverse.n)))
     for rows, core in track(batches, "updating"):
-        update_inverse(updated, rows, core, sign)
+        update_inverse(updated, rows, core)
     residual = inverse_residual(updated, after, squared_column_norms(after), coefficients.penalty(s))
     if residual < TOLERANCE[updated.dtype]:
         return updated
@@ -138,23 +182,34 @@ def update_for_users(
     return None
 
 
-def update_batches(users: sp.csr_array, added_to_s: np.ndarray, slope: float) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
-    """Yield what users add to S + diag(slope·s) as Bᵀ C B, in batches of few rows: (B, C).
+def update_batches(change: RowChange, added_to_s: np.ndarray, slope: float) -> Iterator[tuple[sp.csr_array, np.ndarray]]:
+    """Yield what a change adds to S + diag(slope·s) as Bᵀ C B, in batches of few rows: (B, C).
 
-    Without dropout B is the users themselves. With dropout the penalty changes too, and B selects the items they touched.
-    `added_to_s` is what each of their entries adds to s.
+    Without dropout B is the changed rows themselves, and C their signs. With dropout the diagonal changes too. B then either
+    selects the items of these rows, or is the rows followed by the items whose s changes: whichever is smaller. The second is
+    for users with long histories and few new events. `added_to_s` is what each entry adds to s.
     """
-    start = 0
-    while start < users.shape[0]:
-        stop = min(start + ROWS_PER_UPDATE, users.shape[0])
-        while slope and stop > start + 1 and len(np.unique(users[start:stop].indices)) > ROWS_PER_UPDATE:
+    start, n = 0, change.rows.shape[0]
+    while start < n:
+        stop = min(start + ROWS_PER_UPDATE, n)
+        while True:
+            rows, signs = change.rows[start:stop], change.signs[start:stop]
+            added = np.bincount(rows.indices, added_to_s[change.rows.indptr[start] : change.rows.indptr[stop]], rows.shape[1])
+            touched, moved = np.unique(rows.indices), np.flatnonzero(slope * added)
+            if min(len(touched), len(signs) + len(moved)) <= ROWS_PER_UPDATE or not slope or stop == start + 1:
+                break
             stop = start + (stop - start) // 2
-        batch, added, start = users[start:stop], added_to_s[users.indptr[start] : users.indptr[stop]], stop
-        if not slope:
-            yield batch, np.eye(batch.shape[0])
+        start = stop
+        if not slope or len(signs) + len(moved) < len(touched):
+            yield (
+                sp.csr_array(sp.vstack([rows, select_columns_of(moved, rows)])),
+                np.diag(np.append(signs, slope * added[moved])),
+            )
             continue
-        items = np.unique(batch.indices)
-        dense = batch[:, items].toarray().astype(np.float64)
-        core = dense.T @ dense
-        core[np.diag_indices(len(items))] += slope * np.bincount(np.searchsorted(items, batch.indices), added, len(items))
-        yield csr_from_sorted(np.arange(len(items)), items, np.ones(len(items)), (len(items), users.shape[1])), core
+        dense = rows[:, touched].toarray().astype(np.float64)
+        yield select_columns_of(touched, rows), dense.T @ (signs[:, None] * dense) + np.diag(slope * added[touched])
+
+
+def select_columns_of(columns: np.ndarray, x: sp.csr_array) -> sp.csr_array:
+    """Return the rows of the identity that select these columns of X."""
+    return csr_from_sorted(np.arange(len(columns)), columns, np.ones(len(columns)), (len(columns), x.shape[1]))

@@ -29,6 +29,7 @@ import numpy as np
 from gramian.core.gram import Gram
 from gramian.core.params import configurable, param
 from gramian.core.recipe import GramRecipe, Recipe
+from gramian.core.updates import RowChange
 from gramian.data.features import Features
 from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
@@ -127,11 +128,11 @@ class L3AE(GramRecipe):
         n_features = 0 if events.catalog.features is None else events.catalog.features.n_features
         return super().fit_bytes(events, dtype) + feature_similarity_bytes(events.n_items, n_features)
 
-    def update(self, scorer: ScorerSum, after: Interactions, change: Interactions, sign: int) -> ScorerSum:
+    def update(self, scorer: ScorerSum, after: Interactions, change: RowChange) -> ScorerSum:
         """Update P as EASE does, and the prior's part from it."""
         features = self.require_features(after.catalog)
         assert features is not None
-        updated = EASE(self.l2).update(ease_of(scorer), after, change, sign)
+        updated = EASE(self.l2).update(ease_of(scorer), after, change)
         assert isinstance(updated, InverseWeights)
         similarity = FeatureSimilarity.of(features, self.feature_l2)
         return PriorTerms.of(updated.inverse, similarity, self.l2).combine(self.prior_weight)

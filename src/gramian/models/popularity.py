@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gramian.core.params import configurable
 from gramian.core.recipe import Recipe
+from gramian.core.updates import RowChange
 from gramian.data.interactions import Interactions
 from gramian.models.scorers import GlobalScores
 
@@ -15,6 +18,10 @@ class Popularity(Recipe):
     def fit_scorer(self, events: Interactions, dtype: type) -> GlobalScores:
         return GlobalScores(events.popularity)
 
-    def update(self, scorer: GlobalScores, after: Interactions, change: Interactions, sign: int) -> GlobalScores:
+    def update(self, scorer: GlobalScores, after: Interactions, change: RowChange) -> GlobalScores:
         """Return the popularity after the change."""
         return GlobalScores(after.popularity)
+
+    def residual(self, scorer: GlobalScores, histories: Interactions) -> float:
+        """Return the largest difference from the counts."""
+        return float(np.abs(scorer.values - histories.popularity).max(initial=0))

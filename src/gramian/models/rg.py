@@ -12,6 +12,7 @@ recipes alternate, with weights that may differ.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
@@ -21,9 +22,10 @@ import numpy as np
 from gramian.core.gram import Gram, GramPowers
 from gramian.core.params import configurable, param
 from gramian.core.recipe import Counts
+from gramian.core.updates import RowChange
 from gramian.data.interactions import Interactions
-from gramian.errors import InvalidInput
-from gramian.linalg.eigen import ImplicitGram, TopEigenpairs, top_eigenpairs
+from gramian.errors import InvalidInput, RefitWarning
+from gramian.linalg.eigen import ImplicitGram, TopEigenpairs, refine_eigenpairs, top_eigenpairs
 from gramian.linalg.inverse import SymmetricOperator
 from gramian.linalg.sparse import normalise_rows, row_sums
 from gramian.models.als import AlternatingRecipe, UserSums, solver_param
@@ -31,6 +33,8 @@ from gramian.models.factors import Factors, RowLoss, SizePolynomial
 from gramian.models.parameters import epochs_param, rank_param, seed_param
 from gramian.models.solvers import Solver
 from gramian.models.spectral import GramSource, SpectralRecipe
+
+MAX_REFINEMENT_SHARE = 0.25  # of the items: vectors of a refinement's first basis, beyond which a new decomposition is cheaper
 
 
 def rg_l2_param() -> Any:
@@ -101,6 +105,23 @@ class RG2(SpectralRecipe):
 
     def highest_rank(self, counts: Counts) -> int:
         return super().highest_rank(counts) - 1  # centring removes one
+
+    def refine(self, scorer: Factors, after: Interactions, change: RowChange) -> Factors:
+        """Compute the eigenpairs from the old ones and the changed rows, with the residuals that a fit allows."""
+        old, n = scorer.fixed.factors, after.n_items
+        dtype, weight = old.dtype.type, float(row_sums(after.matrix).sum())
+        if change.rows.shape[0] + old.shape[1] <= MAX_REFINEMENT_SHARE * n:
+            start = np.zeros((n, old.shape[1] + change.rows.shape[0]), dtype)
+            start[: len(old), : old.shape[1]] = old
+            start[:, old.shape[1] :] = normalise_rows(change.rows, 0.5, dtype).toarray().T
+            start -= start.mean(axis=0)
+            operator = CentredOperator(ImplicitGram(normalise_rows(after.matrix, 0.5, dtype), dtype))
+            floor = self.l2**2 * weight / n  # eigenvalues up to this give no factor: σ = n·√value is below the threshold
+            pairs = refine_eigenpairs(operator, start, self.rank, floor)
+            if pairs is not None:
+                return self.truncate_to_scorer((pairs, weight))
+        warnings.warn("The update changes many eigenpairs. Fitting again.", RefitWarning, stacklevel=4)
+        return self.fit_scorer(after, dtype)  # type: ignore[return-value]
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         return super().fit_bytes(events, dtype) + np.dtype(dtype).itemsize * events.n_interactions  # normalised values

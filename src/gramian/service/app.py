@@ -20,10 +20,11 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from gramian.errors import GramianError, MissingFile, NotSupported, UnknownId
+from gramian.errors import GramianError, InvalidInput, MissingFile, NotSupported, UnknownId
 from gramian.service import schemas
 from gramian.service.api_docs import describe_bodies, render_api_docs
 from gramian.service.endpoints import AsciiJSONResponse, Service
+from gramian.service.live_updates import LiveModel
 from gramian.service.metrics import Metrics
 from gramian.service.middleware.access import AccessMiddleware, Tokens
 from gramian.service.middleware.body_limits import BodyLimitMiddleware, BodyLimits
@@ -36,7 +37,7 @@ MAX_LISTED_ERRORS = 100  # of a body
 MAX_VALIDATION_MESSAGE = 300  # characters of Pydantic's message that a response repeats
 ERROR_STATUS = {UnknownId: 404, MissingFile: 404, NotSupported: 409}  # of other errors: 422
 ERROR_SCHEMAS: dict[int | str, dict[str, Any]] = {
-    status: {"model": schemas.ErrorResponse} for status in (400, 404, 413, 415, 422, 431, 503)
+    status: {"model": schemas.ErrorResponse} for status in (400, 404, 409, 413, 415, 422, 429, 431, 503)
 }
 HTTP_ERRORS = {
     404: "There is nothing at this address; see /docs.",
@@ -54,6 +55,10 @@ def create_app(
     hosts: Sequence[str] = (),
     origins: Sequence[str] = (),
     on_warm: Callable[[], None] = lambda: None,
+    log: str | Path | None = None,
+    follow: str | Path | None = None,
+    applies_events: bool = True,
+    saves_every_update: bool = False,
 ) -> FastAPI:
     """Return the service as an ASGI application. Models that are replaced on disk are picked up while it runs.
 
@@ -73,10 +78,29 @@ def create_app(
         Other sites whose pages may send requests, such as "https://example.org".
     on_warm
         Called once, when the models are loaded and warm.
+    log
+        A folder for the event logs of the models. With it, the service learns events and forgets users.
+    follow
+        A file, or a folder of .jsonl files, whose events the first model learns; it needs a log.
+    applies_events
+        Whether this process applies the logs to the models. One process for each folder must.
+    saves_every_update
+        Save models after every update, for other processes that serve them from their folders.
     """
     metrics = Metrics()
     registry = models if isinstance(models, ModelRegistry) else ModelRegistry([Path(folder) for folder in models])
-    service = Service(registry, journal, metrics, on_warm)
+    live = (
+        {}
+        if log is None
+        else {
+            name: LiveModel(name, registry, Path(log), metrics, saves_every_update=saves_every_update)
+            for name in registry.models
+        }
+    )
+    if follow is not None and log is None:
+        raise InvalidInput("log=folder with follow", "no log", "Pass log=folder, in which the followed events are kept")
+    followed = None if follow is None else Path(follow)
+    service = Service(registry, journal, metrics, on_warm, live, follow=followed, applies_events=applies_events)
     app = FastAPI(
         title="Gramian",
         description=__doc__,
@@ -99,12 +123,15 @@ def create_app(
         ("POST", "/recommend/batch", service.recommend_batch, schemas.BatchRequest, schemas.BatchResponse),
         ("GET", "/similar", service.similar, None, schemas.SimilarResponse),
         ("POST", "/explain", service.explain, schemas.ExplainRequest, schemas.ExplainResponse),
+        ("POST", "/influence", service.influence, schemas.InfluenceRequest, schemas.InfluenceResponse),
         ("POST", "/explain/missing", service.explain_missing, schemas.ExplainMissingRequest, schemas.ExplainMissingResponse),
         ("POST", "/history", service.user_history, schemas.HistoryRequest, schemas.HistoryResponse),
         ("GET", "/items", service.items, None, schemas.ItemsResponse),
         ("GET", "/models", service.models, None, schemas.ModelsResponse),
         ("GET", "/models/{name}", service.model, None, schemas.ModelCard),
         ("GET", "/leaderboard", service.leaderboard, None, schemas.LeaderboardResponse),
+        ("POST", "/events", service.add_events, schemas.EventsRequest, schemas.EventsResponse),
+        ("DELETE", "/users/{user:path}", service.forget_user, None, schemas.ForgetResponse),
         ("POST", "/reload", service.reload, None, schemas.ReloadResponse),
         ("GET", "/health", service.health, None, schemas.StatusResponse),
         ("GET", "/ready", service.ready, None, schemas.StatusResponse),

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,9 +16,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
-from gramian.errors import GramianError, InvalidInput, MissingFile
+from gramian.errors import GramianError, InvalidInput, MissingFile, NotSupported
 from gramian.service import SERVICE_LOG, schemas
+from gramian.service.follow import EventFollower
 from gramian.service.leaderboard import Leaderboard
+from gramian.service.live_updates import LiveModel
 from gramian.service.metrics import Metrics
 from gramian.service.model_card import build_model_card
 from gramian.service.model_registry import ModelRegistry
@@ -27,6 +29,7 @@ from gramian.service.served_model import ServedModel
 from gramian.service.work_queue import RETRY_AFTER, WorkQueue
 
 R = TypeVar("R")
+NOTHING_LIVE: Mapping[str, LiveModel] = {}
 REFRESH_INTERVAL = 1.0  # seconds between two checks for replaced models
 RELOAD_SECONDS = 120.0  # after which a model that is still being loaded is reported as failed
 MAX_QUERY_LENGTH = 200  # characters of a search
@@ -34,6 +37,8 @@ MAX_SEARCH_RESULTS = 100  # items
 MAX_SINGLES = 256  # single requests that wait: a quarter of a second's work
 MAX_BATCHES = 16  # that wait, or whose responses are being sent; the largest response has 50 MB
 MAX_LOOKUPS = 64  # searches, model cards and leaderboards that wait
+MAX_WRITES = 64  # requests that wait to be appended to a log: each takes a few milliseconds
+FORGET_SECONDS = 120.0  # to wait for a receipt
 MAX_BATCH_PAUSE = 0.02  # seconds that a slice of a batch waits for single requests, so that batches go on under any load
 
 
@@ -94,16 +99,32 @@ class Service:
         The metrics to count lists and reloads in.
     on_warm
         Called once, when the models are loaded and warm.
+    live
+        The models that learn events, by name.
+    follow
+        A file or folder whose events the first of them learns.
+    applies_events
+        Whether this process applies their logs. Another one does otherwise.
     """
 
     def __init__(
-        self, registry: ModelRegistry, journal: Path | None, metrics: Metrics, on_warm: Callable[[], None] = lambda: None
+        self,
+        registry: ModelRegistry,
+        journal: Path | None,
+        metrics: Metrics,
+        on_warm: Callable[[], None] = lambda: None,
+        live: Mapping[str, LiveModel] = NOTHING_LIVE,
+        *,
+        follow: Path | None = None,
+        applies_events: bool = True,
     ) -> None:
         self.registry, self.metrics, self.on_warm = registry, metrics, on_warm
+        self.live, self.applies_events = live, applies_events
+        self.follower = None if follow is None else EventFollower(follow, next(iter(live.values())))
         self.journal = None if journal is None else Leaderboard(journal)
         # Single requests are scored on one core: waking the others would take longer than the work.
         self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES)
-        self.lookups = WorkQueue("look-up", MAX_LOOKUPS)
+        self.lookups, self.writes = WorkQueue("look-up", MAX_LOOKUPS), WorkQueue("write", MAX_WRITES, 1)
         self.model_cards: dict[str, tuple[ServedModel, dict[str, Any]]] = {}
         self.is_warm = self.is_reloading = False
 
@@ -115,7 +136,10 @@ class Service:
         self.is_warm = False
         watching.cancel()
         await asyncio.wait({watching})
-        for queue in (self.singles, self.batches, self.lookups):
+        for updates in (self.follower, *self.live.values()):
+            if updates is not None:
+                await to_thread(updates.stop)
+        for queue in (self.singles, self.batches, self.lookups, self.writes):
             queue.close()
 
     async def watch(self, app: FastAPI) -> None:
@@ -125,7 +149,20 @@ class Service:
             await self.warm_up(served)
         self.on_warm()
         self.is_warm = True
+        for live in self.live.values() if self.applies_events else ():
+            live.start()
+        if self.follower is not None and self.applies_events:
+            self.follower.start()
+        await self.warm_up_reranking()
         await asyncio.gather(*(self.watch_model(name) for name in self.registry.folders))
+
+    async def warm_up_reranking(self) -> None:
+        """Load the kernels of what few requests need, after the service is ready: a failure concerns these requests alone."""
+        for served in [served for served in self.registry.models.values() if not served.is_broken]:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self.lookups.executor, served.warm_up_reranking)
+            except Exception:
+                SERVICE_LOG.exception("%s: re-ranking failed in the warm-up", served.name)
 
     async def warm_up(self, served: ServedModel) -> None:
         """Load the kernels of a model, in the threads that use them. A model that fails is not served; the others are."""
@@ -136,7 +173,6 @@ class Service:
             await run(self.singles.executor, served.warm_up)
             await run(self.batches.executor, served.warm_up_batch)
             await run(self.lookups.executor, served.search, "", 1)
-            await run(self.lookups.executor, served.warm_up_reranking)
         except Exception as error:
             served.is_broken = True
             self.registry.record_failure(served.name, error)
@@ -236,6 +272,16 @@ class Service:
 
         return await self.singles.run(respond)
 
+    async def influence(self, request: Request) -> Response:
+        """Trace the score of an item back to training users and events, by leaving each of them out."""
+        body = await read_json(request)
+
+        def respond() -> Response:
+            options = schemas.InfluenceRequest.model_validate_json(body)
+            return AsciiJSONResponse(self.find_model(options.model).influence(options))
+
+        return await self.lookups.run(respond)
+
     async def explain_missing(self, request: Request) -> Response:
         """Say why an item is missing from a list, and which smallest change of the history would bring it in."""
         body = await read_json(request)
@@ -298,6 +344,35 @@ class Service:
         if journal is None:
             raise MissingFile("a benchmark journal", "none", "Serve one with --journal FILE")
         return await self.lookups.run(lambda: AsciiJSONResponse({"tables": read_journal(journal.tables)}))
+
+    def find_live(self, name: str | None) -> LiveModel:
+        """Return a model that learns events, or raise the error for the client."""
+        served = self.find_model(name)
+        if served.name not in self.live:
+            raise NotSupported("a service that learns events", "one without a log", "Start it with --log FOLDER")
+        return self.live[served.name]
+
+    async def add_events(self, request: Request) -> Response:
+        """Learn events. They are on the disk when the response is sent, and in the answers after the next update."""
+        body = await read_json(request)
+
+        def respond() -> Response:
+            options = schemas.EventsRequest.model_validate_json(body)
+            live = self.find_live(options.model)
+            events = [(event.user, event.item, event.weight) for event in options.events]
+            number, is_new = live.submit_events(events, options.key)
+            pending, _ = live.log.pending(live.model.log_position)
+            return AsciiJSONResponse({"model": live.name, "number": number, "is_new": is_new, "pending": pending}, 202)
+
+        return await self.writes.run(respond)
+
+    async def forget_user(self, user: str, model: str | None = None) -> Response:
+        """Forget a user. The response is the receipt, sent when neither the model nor its files have a trace of the user."""
+        receipt = await self.writes.run(lambda: self.find_live(model).submit_deletion(user))
+        try:
+            return AsciiJSONResponse(await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(receipt)), FORGET_SECONDS))
+        except TimeoutError:
+            raise HTTPException(503, "The deletion is recorded and will be applied; its receipt takes longer.") from None
 
     async def reload(self) -> Response:
         """Load models that were replaced on disk, now. A broken model never replaces a working one."""

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gramian.data.ids import Index
-from gramian.errors import NotSupported, UnknownId
+from gramian.errors import InvalidInput, NotSupported, UnknownId
 from gramian.io.ids import ID_CODECS
 
 JsonId = int | str
+MAX_SHOWN = 80  # characters of an id that an error repeats
 
 
 class JsonIds:
@@ -60,6 +61,18 @@ class JsonIds:
         if self.index.positions([id])[0] < 0:
             raise UnknownId(self.expected, repr(sent), self.do)
         return id
+
+    def parse(self, sent: JsonId) -> Any:
+        """Return an id from a request in the type of the index, whether the index has it or not, or raise `InvalidInput`."""
+        try:
+            if self.type == "str":
+                return sent if isinstance(sent, str) else self._refuse(sent)
+            return sent if isinstance(sent, int) and self.type == "int" else self.from_text(str(sent))
+        except (ValueError, ArithmeticError):
+            return self._refuse(sent)
+
+    def _refuse(self, sent: JsonId) -> Any:
+        raise InvalidInput(f"an id of type {self.type}, as the model has them", repr(sent)[:MAX_SHOWN], "Send such an id")
 
 
 def parse_integer(text: str) -> int:

@@ -1,6 +1,6 @@
 """Prometheus metrics of the service."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 LATENCY_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)  # seconds
 
@@ -21,3 +21,10 @@ class Metrics:
         )
         self.lists = Counter("gramian_lists", "Recommendation lists returned", ["model"], registry=registry)
         self.reloads = Counter("gramian_reloads", "Models replaced or found broken", ["model", "result"], registry=registry)
+        pending = "Events and deletions in the log that the served model has not learned yet"
+        self.pending_events = Gauge("gramian_pending_events", pending, ["model"], registry=registry)
+        lag = "Seconds that the oldest of them has waited"
+        self.update_lag = Gauge("gramian_update_lag_seconds", lag, ["model"], registry=registry)
+        self.applied_events = Counter("gramian_applied_events", "Events and deletions applied", ["model"], registry=registry)
+        self.updates = Counter("gramian_updates", "Updates of models by events", ["model", "result"], registry=registry)
+        self.skipped_lines = Counter("gramian_skipped_lines", "Lines of followed files that are no events", registry=registry)

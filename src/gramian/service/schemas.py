@@ -11,6 +11,9 @@ MAX_BATCH_SIZE = 1_000  # users, and histories, of one batch
 MAX_HISTORY_LENGTH = 2_000  # items of one history
 MAX_LIST_LENGTH = 500  # k
 MAX_FILTER_LENGTH = 10_000  # ids or tags of one filter
+MAX_EVENTS = 10_000  # of one request
+MAX_INFLUENCES = 50  # users and events of one request: each user costs a few milliseconds
+MAX_KEY_LENGTH = 200  # characters of an idempotency key
 MAX_STAGES = 8  # of re-ranking
 MAX_POOL = 500  # items that an explanation of a missing item considers for adding: 125,000 pairs
 
@@ -92,6 +95,12 @@ class ExplainRequest(UserHistory):
     item: StrictId = Field(description="The item whose score to explain")
 
 
+class InfluenceRequest(UserHistory):
+    model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
+    item: StrictId = Field(description="The item whose score to trace back")
+    limit: StrictInt = Field(10, ge=1, le=MAX_INFLUENCES, description="How many users and events to return at most")
+
+
 class ExplainMissingRequest(ItemRulesRequest, UserHistory):
     item: StrictId = Field(description="The item that is missing; it may be unknown")
     pool: StrictInt = Field(200, ge=1, le=MAX_POOL, description="How many items to consider for adding to the history")
@@ -101,6 +110,50 @@ class HistoryRequest(StrictRequest):
     model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
     user: StrictId = Field(description="A user the model was fitted on")
     k: StrictInt = Field(100, ge=1, le=MAX_LIST_LENGTH, description="How many items to return at most")
+
+
+class SentEvent(BaseModel):  # other fields are ignored, as in WeightedItem
+    user: StrictId
+    item: StrictId
+    weight: Weight = 1.0
+
+
+class EventsRequest(StrictRequest):
+    model: StrictStr | None = Field(None, description="Name of a model; the first one by default")
+    events: Annotated[list[SentEvent], Field(fail_fast=True)] = Field(
+        min_length=1, max_length=MAX_EVENTS, description="What users did: user, item, and a weight if the model has weights"
+    )
+    key: StrictStr | None = Field(
+        None,
+        max_length=MAX_KEY_LENGTH,
+        description="Idempotency key: a request with a key that was acknowledged before changes nothing. Use no personal data",
+    )
+
+
+class EventsResponse(BaseModel):
+    model: str
+    number: int = Field(
+        description="Number of the record in the log; the model has learned it once its log_position is as high"
+    )
+    is_new: bool = Field(description="Whether it was appended now; false if its key was acknowledged before")
+    pending: int = Field(description="Events and deletions that wait for the next update")
+
+
+class ForgetResponse(BaseModel):
+    """The receipt for forgetting."""
+
+    format: int
+    salt: str
+    users: list[str] = Field(description="Salted hashes of the forgotten user ids")
+    interactions: int = Field(description="How many interactions were removed")
+    recipe: dict[str, Any]
+    before: str = Field(description="Hash of the model's folder before")
+    after: str = Field(description="Hash of the model's folder now")
+    histories: str = Field(description="Fingerprint of the remaining interactions")
+    residual: float = Field(description="Largest residual of the equations that a new fit solves")
+    bound: float = Field(description="The residual that a new fit may have")
+    time: str = Field(description="When the deletion was asked for")
+    seconds: float
 
 
 class TitledItem(BaseModel):
@@ -181,6 +234,23 @@ class ExplainResponse(ScoredItem):
     unknown: list[JsonId]
 
 
+class UserInfluence(BaseModel):
+    user: JsonId
+    value: float = Field(description="The score minus that of a model fitted without it")
+
+
+class EventInfluence(UserInfluence):
+    item: JsonId
+
+
+class InfluenceResponse(BaseModel):
+    model: str
+    item: JsonId
+    score: float
+    users: list[UserInfluence] = Field(description="Training users, strongest first")
+    events: list[EventInfluence] = Field(description="Single events of training users, strongest first")
+
+
 class ChangeOfHistory(BaseModel):
     added: list[TitledItem]
     removed: list[TitledItem]
@@ -224,6 +294,7 @@ class ModelInfo(BaseModel):
     titles: bool = Field(description="Whether items have titles")
     tags: list[str]
     loaded: str = Field(description="When the model was loaded")
+    log_position: int = Field(description="Number of the last record of its event log that the model has learned")
     failed: str | None = Field(description="Why a newer version on disk is not served")
 
 

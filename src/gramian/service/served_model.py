@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # models are loaded while Pydantic and FastAPI are still bein
         ExplainMissingRequest,
         ExplainRequest,
         HistoryRequest,
+        InfluenceRequest,
         ItemRulesRequest,
         ListOptions,
         RecommendRequest,
@@ -240,6 +241,18 @@ class ServedModel:
         by_feature = explanation.features
         return {"model": self.name, **explained, "contributions": contributions, "features": by_feature, "unknown": unknown}
 
+    def influence(self, request: InfluenceRequest) -> dict[str, Any]:
+        """Return the training users and events that carry the score of an item."""
+        item, history = self.items.find(request.item), self._history(request)
+        with one_core_lock():
+            found = stored_model(self.model).influence(history, item, request.limit)
+        users = [{"user": self.users.encode([user])[0], "value": value} for user, value in found.users.items()]
+        events = [
+            {"user": self.users.encode([user])[0], "item": self.items.encode([other])[0], "value": value}
+            for (user, other), value in found.events.items()
+        ]
+        return {"model": self.name, "item": request.item, "score": found.score, "users": users, "events": events}
+
     def explain_missing(self, request: ExplainMissingRequest) -> dict[str, Any]:
         """Return why an item is missing from a list, and the smallest changes of the history that would bring it in."""
         (item,), history = self.items.decode([request.item]), self._history(request)
@@ -308,6 +321,7 @@ class ServedModel:
             "titles": self.catalog.titles is not None,
             "tags": sorted(self.catalog.columns_by_tag),
             "loaded": self.loaded.isoformat(timespec="seconds"),
+            "log_position": self.model.log_position,
         }
 
     def warm_up(self, n_users: int = 1) -> None:
@@ -338,7 +352,16 @@ class ServedModel:
         stored = self.model.scorer
         if type(stored) is not InverseWeights or DenseWeights.n_bytes(stored) > available_bytes() / 2:
             return
-        self.model = Recommender(DenseWeights.expand(stored), self.model.recipe, self.catalog, self.model.histories)
+        facts = self.model.recipe, self.catalog, self.model.histories, self.model.card, self.model.log_position
+        self.model = Recommender(DenseWeights.expand(stored), *facts)
+
+
+def stored_model(model: Recommender) -> Recommender:
+    """Return a model with the scorer that is saved and updated, in place of the dense weights that a service holds."""
+    if not isinstance(model.scorer, DenseWeights):
+        return model
+    weights = model.scorer.inverse_weights
+    return Recommender(weights, model.recipe, model.catalog, model.histories, model.card, model.log_position)
 
 
 def one_core_lock() -> AbstractContextManager[Any]:

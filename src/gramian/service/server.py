@@ -24,11 +24,12 @@ from gramian.service.middleware.access import Tokens
 from gramian.service.model_registry import ModelRegistry
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
-TOKEN_VARIABLES = ("GRAMIAN_READ_TOKEN", "GRAMIAN_ADMIN_TOKEN")
+TOKEN_VARIABLES = ("GRAMIAN_READ_TOKEN", "GRAMIAN_ADMIN_TOKEN", "GRAMIAN_WRITE_TOKEN")
 MIN_TOKEN_LENGTH = 16  # characters; shorter ones can be guessed
 SHUTDOWN_SECONDS = 10  # for running requests to finish
 GC_THRESHOLD = 2_000  # new objects between two collections, about 90 requests: 2 ms each. With 100,000 it was 150 ms each
 DEFAULT_CONNECTION_LIMITS = ConnectionLimits()
+TokenFiles = tuple[Path | None, Path | None, Path | None]  # read, admin, write
 
 
 class LimitedServer(uvicorn.Server):
@@ -78,10 +79,12 @@ def run_server(
     port: int,
     max_connections: int,
     journal: Path | None,
-    token_files: tuple[Path | None, Path | None],
+    token_files: TokenFiles,
     hosts: Sequence[str],
     origins: Sequence[str],
     quiet: bool,
+    log: Path | None = None,
+    follow: Path | None = None,
 ) -> None:
     """Serve until interrupted.
 
@@ -96,22 +99,36 @@ def run_server(
     journal
         A benchmark journal for the leaderboard.
     token_files
-        Files with the read and the admin token, where they are not in the environment.
+        Files with the read, the admin and the write token, where they are not in the environment.
     hosts
         Further host names that requests may use.
     origins
         Other sites whose pages may send requests.
     quiet
         Log no requests.
+    log
+        A folder for event logs, if the models shall learn events.
+    follow
+        A file or folder whose events the first model learns.
     """
     tokens = read_tokens(token_files)
+    if log is not None and host not in LOOPBACK_HOSTS and tokens.write is tokens.admin is None:
+        do = f"Set {TOKEN_VARIABLES[2]}, or pass --write-token FILE"
+        raise InvalidInput(f"a write token with --log at {host}, which other machines reach", "none", do)
     if not quiet:
         SERVICE_LOG.setLevel(logging.INFO)
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
     is_local = host in LOOPBACK_HOSTS
     allowed_hosts = [*LOOPBACK_HOSTS, *hosts] if is_local else list(hosts)
     app = create_app(
-        registry, journal=journal, tokens=tokens, hosts=allowed_hosts, origins=origins, on_warm=start_garbage_collection
+        registry,
+        journal=journal,
+        tokens=tokens,
+        hosts=allowed_hosts,
+        origins=origins,
+        on_warm=start_garbage_collection,
+        log=log,
+        follow=follow,
     )
     if not is_local and tokens.read is None:
         SERVICE_LOG.warning("%s can be reached from other machines, and no token is set. Set %s.", host, TOKEN_VARIABLES[0])
@@ -133,8 +150,8 @@ def start_garbage_collection() -> None:
     gc.enable()
 
 
-def read_tokens(files: tuple[Path | None, Path | None]) -> Tokens:
-    """Read the read and the admin token, each from its file or from the environment."""
+def read_tokens(files: TokenFiles) -> Tokens:
+    """Read the read, the admin and the write token, each from its file or from the environment."""
     tokens: list[str | None] = []
     for file, variable in zip(files, TOKEN_VARIABLES, strict=True):
         if file is not None and not file.is_file():

@@ -11,7 +11,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 PUBLIC_PATHS = ("/", "/health", "/ready", "/docs", "/openapi.json")  # they and the page's files show nothing of the models
-ADMIN_PATHS = ("/reload",)
+ADMIN_PATHS = ("/reload", "/influence")  # the second names training users
+WRITE_PATHS = ("/events", "/users/")  # beginnings of paths that change a model
 Refusal = tuple[int, str]  # status and message
 
 
@@ -22,13 +23,16 @@ class Tokens:
     Parameters
     ----------
     read
-        The token for everything but POST /reload; without it, reading needs no token.
+        The token for everything that changes nothing; without it, reading needs no token.
     admin
-        The token for everything. Without it, nobody may reload models, unless there is no read token either.
+        The token for everything. Without it, nobody may reload models, unless there is no other token either.
+    write
+        The token for sending events, forgetting users and reading. Without it, only the admin token may do the first two.
     """
 
     read: str | None = None
     admin: str | None = None
+    write: str | None = None
 
 
 class AccessMiddleware:
@@ -67,11 +71,17 @@ class AccessMiddleware:
     def token_refusal(self, path: str, token: str) -> Refusal | None:
         """Return why this token may not access the path, or None if it may."""
         is_admin, is_reader = tokens_equal(self.tokens.admin, token), tokens_equal(self.tokens.read, token)
+        is_writer = tokens_equal(self.tokens.write, token)
         if is_admin:
             return None
         if path in ADMIN_PATHS:
-            is_closed = is_reader or self.tokens.admin is None
+            is_closed = is_reader or is_writer or self.tokens.admin is None
             return (403, "This needs the admin token.") if is_closed else (401, "Send the admin token.")
+        if is_writer:
+            return None
+        if path.startswith(WRITE_PATHS):
+            is_closed = is_reader or self.tokens.admin is self.tokens.write is None
+            return (403, "This needs the write token.") if is_closed else (401, "Send the write token.")
         if is_reader or self.tokens.read is None:
             return None
         return 401, "Send a token: Authorization: Bearer ..."

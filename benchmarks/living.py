@@ -1,0 +1,227 @@
+"""The living model: how soon events and deletions are in the answers, under a steady load; and a service that is killed again and again.
+
+    python benchmarks/living.py --items 2000 --users 10000 --rate 100     # a quick look; the defaults are the issue's sizes
+    python benchmarks/living.py --chaos 60                                # random events, deletions and kills for a minute
+
+The load is open-loop: requests are due at times that were drawn before, and a latency counts from when its request was due, not
+from when it could be sent. A server that stalls therefore shows in the percentiles (no coordinated omission). Client and
+server share the machine.
+"""
+
+import argparse
+import json
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import Request, urlopen
+
+import numpy as np
+import polars as pl
+import psutil
+from journal import append
+from serve import SCRATCH, SERVE, draw_histories, encode_request, fit_model, send_request
+
+import gramian as gr
+from gramian.data.synthetic import clustered
+
+N_NEW_USERS, EVENTS_PER_NEW_USER = 100, 20
+N_CONNECTIONS = 8
+START_SECONDS = 300.0
+
+
+def call(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Send a request and return its JSON."""
+    content = None if body is None else json.dumps(body).encode()
+    headers = {"content-type": "application/json"}
+    with urlopen(Request(f"http://127.0.0.1:{port}{path}", content, headers, method=method), timeout=300) as response:
+        return dict(json.load(response))
+
+
+def start_server(folder: Path, log: Path) -> tuple[psutil.Popen, int]:
+    """Start `gramian serve` with a log, and return it with its port once it is ready."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [*SERVE, str(folder), "--port", str(port), "--quiet", "--log", str(log)]
+    process = psutil.Popen(command, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            call(port, "GET", "/ready")
+            return process, port
+        except (URLError, ConnectionError, OSError):
+            time.sleep(0.05)
+    raise RuntimeError("the server is not ready")
+
+
+class OpenLoad:
+    """Requests that are due at given times, sent by a few connections; a context during which they are sent.
+
+    Parameters
+    ----------
+    port
+        Where the server listens.
+    requests
+        Requests as bytes, sent in turn.
+    rate
+        How many are due in a second, on average.
+    seed
+        Of the exponential times between them.
+    """
+
+    def __init__(self, port: int, requests: list[bytes], rate: float, seed: int = 0) -> None:
+        self.port, self.requests, self.rate = port, requests, rate
+        self.rng, self.lock, self.is_over = np.random.default_rng(seed), threading.Lock(), threading.Event()
+        self.latencies: list[float] = []
+        self.due, self.number = 0.0, 0
+
+    def __enter__(self) -> "OpenLoad":
+        self.due = time.perf_counter()
+        self.pool = ThreadPoolExecutor(N_CONNECTIONS)
+        self.senders = [self.pool.submit(self._send) for _ in range(N_CONNECTIONS)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.is_over.set()
+        for sender in self.senders:
+            sender.result()
+        self.pool.shutdown()
+
+    def _send(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while not self.is_over.is_set():
+                with self.lock:
+                    self.due += self.rng.exponential(1 / self.rate)
+                    self.number += 1
+                    due, request = self.due, self.requests[self.number % len(self.requests)]
+                time.sleep(max(0.0, due - time.perf_counter()))
+                send_request(connection, request)
+                self.latencies.append(time.perf_counter() - due)
+
+    def percentiles(self) -> dict[str, float]:
+        """Return the median, the 99th percentile and the maximum in milliseconds, and how many requests were sent."""
+        p50, p99, highest = np.quantile(self.latencies, [0.5, 0.99, 1]) * 1e3
+        return {"p50_ms": p50, "p99_ms": p99, "max_ms": highest, "requests": len(self.latencies)}
+
+
+def measure_updates(n_users: int, n_items: int, rate: float, seconds: float) -> dict[str, Any]:
+    """Return latencies without and with an update, and the seconds until an update is visible and a user is forgotten."""
+    stored = SCRATCH / f"served-{n_users}-{n_items}"
+    model = fit_model(stored, n_users, n_items)
+    histories = draw_histories(model, 200)
+    requests = [encode_request("/recommend", {"history": items, "k": 10}) for items in histories]
+    new = [(n_users + i, item) for i in range(N_NEW_USERS) for item in histories[i][:EVENTS_PER_NEW_USER]]
+    row: dict[str, Any] = {"what": "updates", "users": n_users, "items": n_items, "rate": rate}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "model"
+        model.save(folder)
+        process, port = start_server(folder, Path(scratch) / "log")
+        try:
+            with OpenLoad(port, requests, rate) as load:
+                time.sleep(seconds)
+            row["idle"] = load.percentiles()
+            with OpenLoad(port, requests, rate, 1) as load:
+                time.sleep(1)
+                started = time.perf_counter()
+                events = [{"user": user, "item": item} for user, item in new]
+                number = call(port, "POST", "/events", {"events": events})["number"]
+                row["acknowledged_s"] = time.perf_counter() - started
+                while call(port, "GET", "/models")["models"][0]["log_position"] < number:
+                    time.sleep(0.02)
+                row["visible_s"] = time.perf_counter() - started
+                time.sleep(1)
+            row["updating"] = load.percentiles()
+            with OpenLoad(port, requests, rate, 2) as load:
+                time.sleep(1)
+                started = time.perf_counter()
+                receipt = call(port, "DELETE", "/users/17")
+                row["forgotten_s"] = time.perf_counter() - started
+                time.sleep(1)
+            row |= {"forgetting": load.percentiles(), "residual": receipt["residual"]}
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+    return row
+
+
+def run_chaos(seconds: float, seed: int) -> dict[str, Any]:
+    """Send random events and deletions to a service that is killed now and then; compare the end with a refit."""
+    rng, recipe = random.Random(seed), gr.EASE(l2=20)
+    events = clustered(400, 200, 6_000, n_tastes=5)
+    expected = {
+        user: set(items)
+        for user, items in zip(events.users.tolist(), np.split(events.matrix.indices, events.matrix.indptr[1:-1]), strict=True)
+    }
+    row: dict[str, Any] = {"what": "chaos", "seconds": seconds, "seed": seed, "kills": 0, "events": 0, "deletions": 0}
+    memory = []
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, log = Path(scratch) / "model", Path(scratch) / "log"
+        recipe.fit(events).save(folder)
+        process, port = start_server(folder, log)
+        deadline, next_kill = time.monotonic() + seconds, time.monotonic() + rng.uniform(2, 10)
+        while time.monotonic() < deadline:
+            if time.monotonic() > next_kill:
+                process.kill()
+                process.wait()
+                process, port = start_server(folder, log)
+                row["kills"] += 1
+                next_kill = time.monotonic() + rng.uniform(2, 10)
+            if rng.random() < 0.1 and len(expected) > 300:
+                user = rng.choice(sorted(expected))
+                call(port, "DELETE", f"/users/{user}")
+                del expected[user]
+                row["deletions"] += 1
+            else:
+                sent = [(rng.randrange(600), rng.randrange(210)) for _ in range(rng.randint(1, 20))]
+                body = {"events": [{"user": u, "item": i} for u, i in sent], "key": str(rng.random())}
+                for _ in range(rng.choice([1, 1, 2])):  # a client that sends again what was acknowledged
+                    call(port, "POST", "/events", body)
+                for user, item in sent:
+                    expected.setdefault(user, set()).add(item)
+                row["events"] += len(sent)
+            memory.append(process.memory_info().rss)
+        process.kill()
+        process.wait()
+        process, port = start_server(folder, log)
+        while b'gramian_pending_events{model="model"} 0.0' not in urlopen(f"http://127.0.0.1:{port}/metrics").read():
+            time.sleep(0.1)
+        call(port, "DELETE", f"/users/{min(expected)}")  # saves the model
+        del expected[min(expected)]
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        model = gr.load(folder)
+    pairs = [(user, item) for user, items in expected.items() for item in items]
+    wanted = gr.Interactions.of(pl.DataFrame({"user": [u for u, _ in pairs], "item": [i for _, i in pairs]}))
+    assert model.histories is not None
+    same = wanted.reindex(model.histories.users, model.histories.items)
+    row["same_interactions"] = same.fingerprint == model.histories.fingerprint and same.n_interactions == len(pairs)
+    row["largest_difference"] = float(np.abs(model.weights() - recipe.fit(same).weights()).max())
+    row["megabytes"] = [memory[0] / 1e6, max(memory) / 1e6, memory[-1] / 1e6]
+    return row
+
+
+def main(n_users: int, n_items: int, rate: float, seconds: float, chaos: float, seed: int, use_journal: bool) -> None:
+    row = run_chaos(chaos, seed) if chaos else measure_updates(n_users, n_items, rate, seconds)
+    print(json.dumps(row, indent=2))
+    if use_journal:
+        append("living", row)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", dest="n_users", type=int, default=136_000)
+    parser.add_argument("--items", dest="n_items", type=int, default=20_000)
+    parser.add_argument("--rate", type=float, default=300.0, help="requests that are due in a second")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of load before the update")
+    parser.add_argument("--chaos", type=float, default=0.0, help="seconds of random events, deletions and kills, instead")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-journal", dest="use_journal", action="store_false", help="add no row to results/living.jsonl")
+    main(**vars(parser.parse_args()))

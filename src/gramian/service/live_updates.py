@@ -1,0 +1,261 @@
+"""A served model that learns events and forgets users while it is served.
+
+What a request sends is appended to the event log before it is acknowledged. A thread applies the log to the model: many events
+in one update, deletions one by one. It swaps the new model in as a whole; requests that are being answered finish with the old
+one. The model is saved from time to time, after which the log drops what the saved model has learned, and at once after a
+deletion, so that neither folder nor log has a trace of the user. After a kill, the log is applied from where the saved model
+stopped.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from starlette.exceptions import HTTPException
+
+from gramian.core.receipts import hash_folder, make_receipt
+from gramian.core.recommender import Recommender
+from gramian.core.updates import SupportsRefinement, SupportsUpdates, SupportsVerification
+from gramian.data.interactions import Interactions
+from gramian.data.tables import to_series
+from gramian.errors import InvalidInput, NotSupported, UnknownId
+from gramian.io.event_log import Event, EventLog, LogRecord
+from gramian.service import SERVICE_LOG
+from gramian.service.json_ids import JsonId
+from gramian.service.metrics import Metrics
+from gramian.service.model_registry import ModelRegistry, folder_version
+from gramian.service.served_model import ServedModel, stored_model
+
+MAX_PENDING_EVENTS = 100_000  # events and deletions that may wait; further ones get a 429
+EVENTS_PER_UPDATE = 20_000  # applied at once: a list must not become much older than the newest event
+POLL_SECONDS = 0.05  # between two looks at a log that other processes append to
+SAVE_SECONDS = 60.0  # between two saves of a model that learns events
+RETRY_SECONDS = 30.0  # after an update that failed
+RETRY_LATER = {"retry-after": "5"}  # seconds
+
+
+class LiveModel:
+    """The log of one served model, and the thread that applies it.
+
+    Parameters
+    ----------
+    name
+        The name of the model in the registry.
+    registry
+        The served models.
+    log_folder
+        Where the log is: a file with the model's name.
+    metrics
+        The metrics in which updates are counted.
+    saves_every_update
+        Save the model after every update, for other processes that serve it from its folder.
+    """
+
+    def __init__(
+        self, name: str, registry: ModelRegistry, log_folder: Path, metrics: Metrics, *, saves_every_update: bool = False
+    ) -> None:
+        self.name, self.registry, self.metrics, self.saves_every_update = name, registry, metrics, saves_every_update
+        self.served = registry.models[name]
+        self.model = stored_model(self.served.model)  # what is updated; the served one may hold dense weights
+        log_folder.mkdir(parents=True, exist_ok=True)
+        self.log = EventLog(log_folder / f"{name}.log", start=self.model.log_position)
+        self.receipts: dict[int, Future[dict[str, Any]]] = {}  # by the number of the record, for requests that wait
+        self.wake, self.is_stopped, self.last_save = threading.Event(), False, time.monotonic()
+        self.thread: threading.Thread | None = None
+        metrics.pending_events.labels(name).set_function(lambda: self.log.pending(self.model.log_position)[0])
+        metrics.update_lag.labels(name).set_function(lambda: self.log.pending(self.model.log_position)[1])
+
+    def start(self) -> None:
+        """Start to apply the log."""
+        self.thread = threading.Thread(target=self._run, name=f"updates of {self.name}", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Stop after the update that is being applied. What is left in the log is applied at the next start."""
+        self.is_stopped = True
+        self.wake.set()
+        if self.thread is not None:
+            self.thread.join()
+
+    def parse_event(self, event: Event) -> Event:
+        """Return an event with its ids as the log has them, or raise the reason why the model cannot learn it."""
+        user, item, weight = event
+        recipe, users, items = self.model.recipe, self.served.users, self.served.items
+        if not isinstance(recipe, SupportsUpdates | SupportsRefinement):
+            raise NotSupported("a model that can learn events", type(recipe).__name__, "Fit it again with the events")
+        recipe.require_binary(weight == 1)
+        return users.encode([users.parse(user)])[0], items.encode([items.parse(item)])[0], weight
+
+    def submit_events(self, events: Sequence[Event], key: str | None) -> tuple[int, bool]:
+        """Append events of a request to the log, if the model can learn them. Returns what `EventLog.append` does."""
+        parsed = [self.parse_event(event) for event in events]
+        self._require_room(len(events))
+        number, is_new = self.log.append(events=parsed, key=key)
+        self.wake.set()
+        return number, is_new
+
+    def append_followed(self, events: Sequence[Event], position: tuple[str, int]) -> None:
+        """Append parsed events of a followed file, and up to which byte they are its events."""
+        self._require_room(len(events))
+        self.log.append(events=events, position=position)
+        self.wake.set()
+
+    def submit_deletion(self, user: JsonId) -> Future[dict[str, Any]]:
+        """Append a deletion to the log. The future has the receipt once the model without the user is served and saved."""
+        recipe = self.model.recipe
+        if not (isinstance(recipe, SupportsUpdates) and isinstance(recipe, SupportsVerification)):
+            got = f"{type(recipe).__name__}, which may keep a trace of every user"
+            raise NotSupported("a model that can forget exactly and prove it", got, "Fit it again without the user")
+        id = self.served.users.parse(user)
+        (encoded,) = self.served.users.encode([id])
+        waiting = self.log.read(self.model.log_position)
+        is_waiting = any(encoded == other for record in waiting for other, _, _ in record.events)
+        if self.served.users.index.positions([id])[0] < 0 and not is_waiting:
+            raise UnknownId(f"a user of {self.name}", repr(user)[:80], "There is nothing to forget")
+        self._require_room(1)
+        future: Future[dict[str, Any]] = Future()
+        future.set_running_or_notify_cancel()
+        number, _ = self.log.append(forget=[encoded])
+        self.receipts[number] = future
+        self.wake.set()
+        return future
+
+    def _require_room(self, n_events: int) -> None:
+        n_pending, _ = self.log.pending(self.model.log_position)
+        if n_pending + n_events > MAX_PENDING_EVENTS:
+            raise HTTPException(429, f"{n_pending:,} events of {self.name} are waiting. Try again later.", RETRY_LATER)
+
+    def _run(self) -> None:
+        while not self.is_stopped:
+            try:
+                self.apply()
+                pause = POLL_SECONDS
+            except Exception as error:  # the old model is served on, and the log keeps what was sent
+                SERVICE_LOG.exception("%s: an update failed; trying again in %g s", self.name, RETRY_SECONDS)
+                self.metrics.updates.labels(self.name, "failed").inc()
+                self.registry.record_failure(self.name, error)
+                pause = RETRY_SECONDS
+            self.wake.wait(pause)
+            self.wake.clear()
+
+    def apply(self) -> None:
+        """Apply what the log has and the model has not, and save the model if it is time."""
+        self._follow_replacement()
+        for is_deletion, group in groupby(self.log.read(self.model.log_position), lambda record: bool(record.forget)):
+            records = list(group)
+            while records and not self.is_stopped:
+                n = 1 if is_deletion else count_records(records)
+                now, records = records[:n], records[n:]
+                if not (self._forget(now[0]) if is_deletion else self._observe(now)):
+                    return  # the folder was replaced meanwhile: start again from its model
+        is_behind = self.log.state.base < self.model.log_position
+        if is_behind and (self.saves_every_update or time.monotonic() - self.last_save > SAVE_SECONDS):
+            self.save()
+
+    def _follow_replacement(self) -> None:
+        """Go on from the model of the folder, if another program has replaced it."""
+        served = self.registry.models[self.name]
+        if served is self.served:
+            return
+        self.served, self.model = served, stored_model(served.model)
+        if self.model.log_position > self.log.last:
+            raise InvalidInput(f"a model with the log of {self.name}", "one with another log", "Name its log")
+        if self.model.log_position < self.log.state.base:
+            n = self.log.state.base - self.model.log_position
+            SERVICE_LOG.warning("%s: replaced by a model without %d records that the log has dropped", self.name, n)
+
+    def _observe(self, records: Sequence[LogRecord]) -> bool:
+        events = [event for record in records for event in record.events]
+        updated = self.model.observe(self._to_interactions(events)) if events else self.model
+        return self._swap(updated, records[-1], len(events))
+
+    def _to_interactions(self, events: Sequence[Event]) -> Interactions:
+        users, items = self.served.users, self.served.items
+        columns = {
+            "user": to_series("user", [users.parse(user) for user, _, _ in events]),
+            "item": to_series("item", [items.parse(item) for _, item, _ in events]),
+        }
+        weights = [weight for _, _, weight in events]
+        is_binary = all(weight == 1 for weight in weights) and (self.model.histories is None or self.model.histories.is_binary)
+        if is_binary:
+            return Interactions.of(pl.DataFrame(columns), user="user", item="item")
+        return Interactions.of(pl.DataFrame({**columns, "value": weights}), user="user", item="item", value="value")
+
+    def _forget(self, record: LogRecord) -> bool:
+        started, before = datetime.fromtimestamp(record.time, UTC), self.model
+        users = [self.served.users.parse(user) for user in record.forget]
+        assert before.histories is not None
+        try:
+            is_known = (before.histories.users.positions(users) >= 0).any()
+            updated = before.forget_users(users) if is_known else before
+        except InvalidInput as error:  # the last user of the model: this deletion can never be applied
+            self._resolve(record.number, error)
+            return self._swap(before, record, 0)
+        if not self._swap(updated, record, len(users)):
+            return False
+        try:
+            self._resolve(record.number, self._save_and_prove(before, users, started))
+        except Exception as error:
+            self._resolve(record.number, error)
+            raise
+        return True
+
+    def _save_and_prove(self, before: Recommender, users: list[Any], started: datetime) -> dict[str, Any]:
+        folder = self.registry.folders[self.name]
+        hash_before = hash_folder(folder)
+        self.save()
+        return make_receipt(before, self.model, users, (hash_before, hash_folder(folder)), started)
+
+    def _resolve(self, number: int, result: dict[str, Any] | Exception) -> None:
+        future = self.receipts.pop(number, None)
+        if future is not None and isinstance(result, Exception):
+            future.set_exception(result)
+        elif future is not None:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def _swap(self, updated: Recommender, record: LogRecord, n_events: int) -> bool:
+        """Serve an updated model, unless the folder was replaced while it was computed."""
+        model = Recommender(
+            updated.scorer, updated.recipe, updated.catalog, updated.histories, self.model.card, log_position=record.number
+        )
+        served = ServedModel(self.name, model)
+        served.expand_weights()
+        served.warm_up()
+        with self.registry.locks[self.name]:
+            if self.registry.models[self.name] is not self.served:
+                return False
+            self.registry.models[self.name] = self.served = served
+            self.registry.errors.pop(self.name, None)
+        self.model = model
+        self.metrics.updates.labels(self.name, "applied").inc()
+        self.metrics.applied_events.labels(self.name).inc(n_events)
+        return True
+
+    def save(self) -> None:
+        """Save the model over its folder, then drop what it has learned from the log."""
+        folder = self.registry.folders[self.name]
+        with self.registry.locks[self.name]:
+            if self.registry.models[self.name] is not self.served:
+                return
+            self.model.save(folder)
+            self.registry.versions[self.name] = folder_version(folder)  # it is served already
+        self.log.compact(self.model.log_position)
+        self.last_save = time.monotonic()
+
+
+def count_records(records: Sequence[LogRecord]) -> int:
+    """Return how many of the first records to apply at once: at least one, and of about `EVENTS_PER_UPDATE` events."""
+    n_events = 0
+    for n, record in enumerate(records):
+        n_events += len(record.events)
+        if n and n_events > EVENTS_PER_UPDATE:
+            return n
+    return len(records)
