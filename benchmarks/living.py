@@ -1,4 +1,4 @@
-"""The living model: how soon events and deletions are in the answers, under a steady load; and a service that is killed again and again.
+"""The living model: how soon events and deletions are in the answers, under a steady load; and a service that is often killed.
 
     python benchmarks/living.py --items 2000 --users 10000 --rate 100     # a quick look; the defaults are the issue's sizes
     python benchmarks/living.py --chaos 60                                # random events, deletions and kills for a minute

@@ -8,6 +8,8 @@ here: every strength is recorded.
 """
 
 import sys
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ STAGES = {
     "at most 3 per tag": gr.rerank.MaxPerTag(3),
     "one reserved slot": gr.rerank.ReservedSlots("Drama", rank=3),
 }
-CURVES = {
+CURVES: dict[str, list[Any]] = {
     "MMR by the model": [gr.rerank.MMR(d) for d in (0.1, 0.3, 0.5, 0.7, 0.9)],
     "MMR by tags": [gr.rerank.MMR(d, "tags") for d in (0.1, 0.2, 0.3, 0.5, 0.7)],
     "calibration": [gr.rerank.Calibration(s) for s in (0.2, 0.5, 0.8, 0.9, 0.97)],
@@ -38,13 +40,14 @@ CURVES = {
 
 def measure_cost(data: str, model: gr.Recommender) -> None:
     """Record the time of re-ranked lists over that of plain ones."""
+    assert model.histories is not None
     histories = model.histories.matrix[np.arange(min(N_USERS, model.histories.n_users))]
     for name, stage in STAGES.items():
         reranking = Reranking.of(stage, DEPTH)
         jobs = {
-            "plain": lambda: model.top_k(histories, K),
-            "deep": lambda: model.top_k(histories, DEPTH),
-            "reranked": lambda reranking=reranking: model.top_k(histories, K, reranking=reranking),
+            "plain": partial(model.top_k, histories, K),
+            "deep": partial(model.top_k, histories, DEPTH),
+            "reranked": partial(model.top_k, histories, K, reranking=reranking),
         }
         for job in jobs.values():
             job()  # compiles
@@ -61,7 +64,8 @@ def measure_variety(data: str, model: gr.Recommender, split: gr.Split) -> None:
     """Record the metrics of every stage at every strength."""
     names = [f"{metric}@{K}" for metric in METRICS]
     plain = gr.evaluate(model, split, names)
-    for curve, stages in {"plain": [None], **CURVES}.items():
+    curves: dict[str, Sequence[Any]] = {"plain": [None], **CURVES}
+    for curve, stages in curves.items():
         for stage in stages:
             report = plain if stage is None else gr.evaluate(model, split, names, rerank=stage, depth=DEPTH)
             row: dict[str, Any] = {"job": "variety", "data": data, "curve": curve, "spec": "" if stage is None else str(stage)}

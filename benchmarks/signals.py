@@ -75,7 +75,7 @@ def run(task: str, data: str, split: gr.Split, variants: Sequence[Variant], metr
         params = choose(variant, split.validation, metrics[0])
         report = evaluate(variant, split, params, metrics)
         first = report if first is None else first
-        paired = first.compare(report, metrics[0])
+        paired = report.compare(first, metrics[0])
         row: dict[str, Any] = {"task": task, "data": data, "variant": variant.name, "params": params, "metrics": report.mean}
         row |= {"stderr": report.stderr, "users": len(report.users), "seconds": round(time.perf_counter() - started, 1)}
         if report is not first:
@@ -114,13 +114,13 @@ def map_split(split: gr.Split, change: Callable[[gr.Interactions], gr.Interactio
 
 def compare_kinds() -> None:
     """Purchases alone, kinds added up, and kinds kept apart. One kind of `MultiBehaviorEASE` is EASE, in its dual form."""
-    l2 = (1, 10, 100)
+    l2 = (10, 100, 1000)
 
     def add_up(weights: Sequence[float]) -> Callable[[gr.Split, Mapping[str, Any]], gr.Split]:
         by_kind = dict(zip(KINDS, weights, strict=True))
         return lambda split, options: map_split(split, lambda events: events.with_kind_weights(by_kind))
 
-    apart: Space = {"other_l2": (1, 10, 100), "l2": l2}
+    apart: Space = {"other_l2": (10, 100, 1000), "l2": l2}
     variants = [
         Variant("EASE on purchases", gr.MultiBehaviorEASE(), {"l2": l2}, of_kind("buy")),
         Variant("EASE on views", gr.MultiBehaviorEASE(), {"l2": l2}, of_kind("view")),
@@ -128,15 +128,17 @@ def compare_kinds() -> None:
         Variant("EASE, view .2 cart .5 buy 1", gr.MultiBehaviorEASE(), {"l2": l2}, add_up((0.2, 0.5, 1))),
         Variant("MultiBehaviorEASE, target", gr.MultiBehaviorEASE(zero_diagonal="target"), apart),
         Variant("MultiBehaviorEASE, all", gr.MultiBehaviorEASE(zero_diagonal="all"), apart),
+        Variant("MultiBehaviorEASE, all as target", gr.MultiBehaviorEASE(), {"other_target": (0.1, 0.3, 1), **apart}),
     ]
     run("kinds", "retail-rocket", read_retail_rocket(), variants, ["ndcg@10", "recall@10"])
 
 
-def compare_time(data: str) -> None:
-    """No time, decay by age, and models of sequences, on a temporal split: the last tenth of all events is the test part."""
+def compare_time(data: str, last: bool) -> None:
+    """No time, decay by age, and models of sequences. The test part is the last tenth of all events, or the last items."""
     events = gr.datasets.load(data, min_value=4).k_core(10)
     times = np.sort(np.asarray(events.times)).tolist()
-    split = gr.split.temporal(events, test_from=times[int(0.9 * len(times))], validation_from=times[int(0.8 * len(times))])
+    starts = {"validation_from": times[int(0.8 * len(times))], "test_from": times[int(0.9 * len(times))]}
+    split = gr.split.leave_last(events) if last else gr.split.temporal(events, **starts)
 
     def decay(part: gr.Split, options: Mapping[str, Any]) -> gr.Split:
         now = np.asarray(part.fold_in.times).max()
@@ -151,7 +153,7 @@ def compare_time(data: str) -> None:
         Variant("SLIST", gr.SLIST(), {**recency, "similarity": (0, 0.2, 0.6), "decay": (5, 20), "l2": l2}),
         Variant("TALE", gr.TALE(), {**recency, "time_scale": (1, 30), "floor": (0.1, 0.5), "l2": l2}),
     ]
-    run("time", data, split, variants, ["ndcg@20", "recall@20"])
+    run("time, last item" if last else "time", data, split, variants, ["ndcg@20", "recall@20"])
 
 
 def compare_weights() -> None:
@@ -217,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", nargs="?", choices=("kinds", "time", "weights", "dislikes"))
     parser.add_argument("--data", default="movielens", help="movielens or ml-1m, for time and dislikes")
+    parser.add_argument("--last", action="store_true", help="for time: hold out the last item of every user")
     parser.add_argument("--table", action="store_true", help="print what is recorded")
     parser.add_argument("--only", default="", help="only the variants whose names contain this, and the first, to compare with")
     arguments = parser.parse_args()
@@ -225,8 +228,10 @@ def main() -> None:
     if arguments.table:
         for row in journal.rows("signals"):
             print(f"{row['task']:9}", format_row(row))
-    elif arguments.task in ("time", "dislikes"):
-        {"time": compare_time, "dislikes": compare_dislikes}[arguments.task](arguments.data)
+    elif arguments.task == "time":
+        compare_time(arguments.data, arguments.last)
+    elif arguments.task == "dislikes":
+        compare_dislikes(arguments.data)
     else:
         {"kinds": compare_kinds, "weights": compare_weights}[arguments.task or "kinds"]()
 

@@ -201,17 +201,17 @@ def l3ae(X, C, lam_x, lam_kd, columns=None):
     return by_column(X.shape[1], columns, column)
 
 
-def multi_behavior_ease(parts, l2, other_l2, zero_diagonal_of_all):
+def multi_behavior_ease(parts, l2, other_l2, zero_diagonal_of_all, other_target=0):
     """argmin ‖X_K − Σ_k X_k W_k‖² + Σ_k l2_k ‖W_k‖²: an item of the last kind is regressed on the columns allowed."""
     X, n, n_kinds = np.hstack(parts), parts[0].shape[1], len(parts)
-    penalty = np.repeat([*[other_l2] * (n_kinds - 1), l2], n)
+    penalty, target = np.repeat([*[other_l2] * (n_kinds - 1), l2], n), parts[-1] + other_target * sum(parts[:-1])
 
     def column(i):
         forbidden = [k * n + i for k in range(n_kinds)] if zero_diagonal_of_all else [(n_kinds - 1) * n + i]
         allowed = np.setdiff1d(np.arange(X.shape[1]), forbidden)
         w = np.zeros(X.shape[1])
         inputs = X[:, allowed]
-        w[allowed] = np.linalg.solve(inputs.T @ inputs + np.diag(penalty[allowed]), inputs.T @ parts[-1][:, i])
+        w[allowed] = np.linalg.solve(inputs.T @ inputs + np.diag(penalty[allowed]), inputs.T @ target[:, i])
         return w
 
     return by_column(n, None, column)

@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def test_there_are_nine_examples():
-    assert len(EXAMPLES) == 9
+def test_there_are_examples():
+    assert EXAMPLES
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

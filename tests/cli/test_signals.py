@@ -40,7 +40,7 @@ def test_decay_sequences_and_dislikes(log, tmp_path):
 BAD = {
     "kinds without a column": (["--kinds", "view,buy"], "kind"),
     "neither": (["--kind", "event"], "--weights view=0.2,buy=1"),
-    "no weight": (["--kind", "event", "--weights", "view"], "kind=weight"),
+    "no weight": (["--kind", "event", "--weights", "view"], "Pass view=0.2,buy=1"),
     "unknown kind": (["--kind", "event", "--weights", "view=1,sell=1"], "buy"),
     "kinds for a model of one": (["--kind", "event", "--kinds", "view,buy", "--model", "ease"], "MultiBehaviorEASE"),
     "negative half-life": (["--time", "t", "--half-life", "-3"], "half"),

@@ -89,6 +89,7 @@ def run_case(model: type[Configurable], seed: int) -> str:
             warnings.simplefilter("ignore", expected)
         try:
             events = gr.Interactions.of(weighted)
+            events = replace(events, times=np.arange(events.n_interactions))
             events = events.with_features(draw_features(rng, events))
             recipe = draw_recipe(rng, model)
             fitted = recipe.fit(events, dtype=str(dtype))

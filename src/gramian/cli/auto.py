@@ -235,16 +235,16 @@ def selection_leaderboard(selection: Selection) -> Group:
         row = {"model": Text(finalist.name + (" (chosen)" if finalist is selection.finalists[0] else ""))}
         row |= {name: format_mean(report[name], errors.get(name) if name == metric else None) for name in (metric, *others)}
         row["p"] = format_p(getattr(selection.comparison.behind.get(finalist.name), "p_value", None))
-        row |= {f"found of\n{name}": format_share(group["found"]) for name, group in finalist.groups.items()}
-        row |= {"fit": Text(f"{finalist.fit_seconds:.2f} s"), "peak\nmemory": Text(format_bytes(finalist.peak_bytes))}
-        row |= {"size": Text(format_bytes(finalist.model_bytes)), "ms per\nlist": Text(f"{finalist.list_milliseconds:.2g}")}
+        row |= {f"{name}\nfound": format_share(group["found"]) for name, group in finalist.groups.items()}
+        row |= {"fit": Text(f"{finalist.fit_seconds:.2f} s"), "memory\npeak": Text(format_bytes(finalist.peak_bytes))}
+        row |= {"size": Text(format_bytes(finalist.model_bytes)), "ms\nper list": Text(f"{finalist.list_milliseconds:.2g}")}
         rows.append(row)
     drop = [
-        "ms per\nlist",
-        "peak\nmemory",
-        "found of\ntail",
-        "found of\nhead",
-        "found of\ncold",
+        "ms\nper list",
+        "memory\npeak",
+        "tail\nfound",
+        "head\nfound",
+        "cold\nfound",
         *reversed(others),
         "size",
         "fit",

@@ -18,7 +18,7 @@ from gramian.data import datasets
 from gramian.data import split as splits
 from gramian.data.catalog import Catalog
 from gramian.data.interactions import Interactions
-from gramian.data.profile import Profile, describe, profile_values
+from gramian.data.profile import Finding, Profile, describe, profile_values
 from gramian.data.read import read, read_items
 from gramian.data.sources import STANDARD_INPUT, find_event_files, is_address
 from gramian.data.weights import WEIGHTINGS
@@ -218,7 +218,13 @@ class EventSource:
             profile = self._describe_dataset(described, keep_suspicious)
         else:
             profile = describe(self.data, keep_suspicious=keep_suspicious, **self._reading_options(), **described)
-        events = profile.events.k_core(self.k_core) if self.k_core else profile.events
+        events = profile.events
+        if self.k_core:
+            events = events.k_core(self.k_core)
+            dropped = Finding(
+                f"users and items with fewer than {self.k_core} interactions are dropped, as asked", f"Left: {events}"
+            )
+            profile = replace(profile, findings=(*profile.findings, dropped))
         if titles:
             events = events.described_by(read_items(titles, self.item, title, tags, self.tag_separator, self.encoding))
         return replace(profile, events=events)
@@ -334,7 +340,7 @@ def parse_weights(text: str) -> dict[str, float]:
     """Parse weights of kinds, as in view=0.2,buy=1."""
     pairs = [pair.partition("=") for pair in text.split(",")]
     if not all(kind and equals for kind, equals, _ in pairs):
-        raise InvalidInput("--weights kind=weight,...", repr(text), "Pass view=0.2,buy=1, say")
+        raise InvalidInput("--weights of kinds, each with a number", repr(text), "Pass view=0.2,buy=1, say")
     return {kind.strip(): parse_number(weight) for kind, _, weight in pairs}
 
 

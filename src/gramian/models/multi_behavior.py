@@ -3,17 +3,22 @@
 With K kinds, the kind to predict last, X = [X_1 | … | X_K] (users × K·items), the weights W = [W_1; …; W_K] (K·items × items)
 solve
 
-    min ‖X_K − Σ_k X_k W_k‖² + l2·‖W_K‖² + other_l2·Σ_{k<K} ‖W_k‖²,   diag(W_k) = 0 for every kind k in C
+    min ‖Y − Σ_k X_k W_k‖² + l2·‖W_K‖² + other_l2·Σ_{k<K} ‖W_k‖²,   diag(W_k) = 0 for every kind k in C
 
-Let A = XᵀX + diag(Λ) be the penalised block Gram and P = A⁻¹. For item i, let t be its column of the last kind and J the
-columns of item i whose weights must be 0, t among them. Since X_K's column is X·e_t, the minimiser without constraints is
-P·XᵀX·e_t = e_t − Λ_t·P·e_t. A multiplier for each constraint adds a combination of the columns P_·J that makes the entries J
-zero, which leaves
+with the target Y = X_K. Let A = XᵀX + diag(Λ) be the penalised block Gram and P = A⁻¹. For item i, let t be its column of the
+last kind and J the columns of item i whose weights must be 0, t among them. Since X_K's column is X·e_t, the minimiser without
+constraints is P·XᵀX·e_t = e_t − Λ_t·P·e_t. A multiplier for each constraint adds a combination of the columns P_·J that makes
+the entries J zero, which leaves
 
     w_i = e_t − P_·J c_i,   c_i = (P_JJ)⁻¹ e_t
 
 So the model is one inverse and K numbers for each item, and scores are x_K − Σ_k c_k ∘ (x·P)_k. With one kind this is EASE;
 with C = {K}, EASE on all columns.
+
+**Items that nobody bought** have the target 0, so that their scores are 0. Where they must be recommended too, the other kinds
+may be part of the target, Y = X_K + other_target·Σ_{k<K} X_k. With v = (other_target, …, other_target, 1) over the columns of
+item i, the minimiser is w_i = v − P·d, where d_k = Λ_k·v_k outside J, and d_J makes the entries J of w_i zero:
+P_JJ d_J = v_J − P_J· d outside J. With other_target 0 this is the c above.
 
 **Which diagonals are 0.** If lists leave out all that a user has touched, an item that is recommended was not viewed, so its
 view cannot predict it. `zero_diagonal="all"` forbids that in training too. With "target" a view may predict the purchase of
@@ -60,7 +65,8 @@ PENALTIES = (10, 30, 100, 300, 1000, 3000)
 class MultiBehaviorEASE(Recipe):
     """EASE that predicts one kind of events from all kinds; the weights between kinds are learned.
 
-    min ‖X_K − Σ_k X_k W_k‖² + l2·‖W_K‖² + other_l2·Σ_{k<K} ‖W_k‖²  without self-weights. With one kind it is EASE.
+    min ‖Y − Σ_k X_k W_k‖² + l2·‖W_K‖² + other_l2·Σ_{k<K} ‖W_k‖²  without self-weights, Y = X_K + other_target·Σ_{k<K} X_k. With
+    one kind it is EASE. An item that has no event of the last kind gets the score 0 unless other_target is above 0.
     """
 
     takes_kinds = True
@@ -74,6 +80,9 @@ class MultiBehaviorEASE(Recipe):
     zero_diagonal: str = param(
         "all", "which kinds of an item must not predict the item itself", choices=("all", "target"), tries=("all", "target")
     )
+    other_target: float = param(
+        0.0, "weight of the other kinds in what is predicted; usually 0 to 1", at_least=0, tries=(0, 0.1, 0.3, 1)
+    )
 
     def fit_scorer(self, events: Interactions, dtype: type) -> KindWeights:
         do = "Keep fewer items (events.k_core), or fewer kinds"
@@ -81,27 +90,29 @@ class MultiBehaviorEASE(Recipe):
         n_kinds = len(events.kinds or ("",))
         x = events.matrix if events.kinds is None else expand_kinds(events.matrix, n_kinds)
         is_last = np.tile(np.arange(n_kinds) == n_kinds - 1, events.n_items)
-        penalty = np.where(is_last, self.l2, self.other_l2)
+        penalty, target = np.where(is_last, self.l2, self.other_l2), np.where(is_last, 1, self.other_target)
         inner: DualWeights | SymmetricWeights
         if x.shape[0] < x.shape[1]:
             dual = DualInverse.of(x, penalty, dtype)
-            inner = DualWeights(dual, -self.solve_constraints(dual.item_blocks(n_kinds)), is_last)
+            inner = DualWeights(dual, -self.solve_constraints(dual.item_blocks(n_kinds)), target)
         else:
             matrix = Symmetric.empty(x.shape[1], dtype)
             write_gram(matrix, x)
             matrix.change_diagonal(lambda diagonal, first, last: diagonal + penalty[first:last])
             invert(matrix)
-            inner = SymmetricWeights(matrix, -self.solve_constraints(item_blocks(matrix, n_kinds)), is_last)
+            inner = SymmetricWeights(matrix, -self.solve_constraints(item_blocks(matrix, n_kinds)), target)
         return KindWeights(inner, events.kinds)
 
     def solve_constraints(self, blocks: np.ndarray) -> np.ndarray:
-        """Return c for every column from the blocks P_JJ of the items, items × kinds × kinds."""
-        c = np.zeros(blocks.shape[:2])
+        """Return d for every column from the blocks of P at the columns of each item, items × kinds × kinds."""
+        target = np.full(blocks.shape[1], self.other_target)
+        target[-1] = 1
         if self.zero_diagonal == "target":
-            c[:, -1] = 1 / blocks[:, -1, -1]
-            return c.ravel()
+            d = np.tile(self.other_l2 * target, (len(blocks), 1))
+            d[:, -1] = (1 - np.einsum("ik,ik->i", blocks[:, -1, :-1], d[:, :-1])) / blocks[:, -1, -1]
+            return d.ravel()
         try:
-            return np.linalg.solve(blocks, np.eye(blocks.shape[1])[:, -1:]).ravel()
+            return np.linalg.solve(blocks, target[:, None]).ravel()
         except np.linalg.LinAlgError:
             raise Inaccurate("positive definite blocks of the inverse", "a singular one", INACCURATE_REMEDY) from None
 

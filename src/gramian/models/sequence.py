@@ -89,8 +89,10 @@ class SequenceRecipe(Recipe):
 
 def recency_param() -> Any:
     """Declare how fast the items of a history lose weight at prediction."""
-    about = "steps back by which an item's weight at prediction falls to 1/e; usually 1 to 30, and larger for slower tastes"
-    return param(10.0, about, at_least=1e-3, tries=(1, 3, 10, 30, 100, 1000))
+    about = (
+        "steps back by which an item's weight at prediction falls to 1/e; usually 1 to 10 in sessions, 100 in long histories"
+    )
+    return param(100.0, about, at_least=1e-3, tries=(1, 3, 10, 30, 100, 1000))
 
 
 @configurable

@@ -14,6 +14,9 @@ from gramian.validation import is_number
 
 SECONDS_PER_UNIT = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
 BYTES_PER_UNIT = {"": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+CLOSING_SECONDS = 4.0  # for writing the model and the report, on an idle machine
+CLOSING_PER_START = 2.0  # writing them takes about as long as twice the start of the command, on a busy machine too
+MAX_CLOSING_SHARE = 0.2  # of the budget
 MIN_SECONDS = 5  # below which not even the fastest models can be compared
 
 
@@ -64,6 +67,8 @@ class Clock:
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
+        closing = max(CLOSING_SECONDS, CLOSING_PER_START * self.used)
+        self.closing = min(closing, MAX_CLOSING_SHARE * self.budget)  # seconds to leave for writing the results
 
     @property
     def elapsed(self) -> float:

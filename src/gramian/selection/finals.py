@@ -19,7 +19,7 @@ from gramian.evaluation.report import Report
 from gramian.evaluation.task import RankingTask
 from gramian.experiments.trial import MeasuredCost
 from gramian.selection.budget import Clock
-from gramian.selection.search import CLOSING_SECONDS, PREDICTION_MARGIN, Candidate
+from gramian.selection.search import PREDICTION_MARGIN, Candidate
 
 CHEAPER = 0.5  # of the cost of the best model, below which a tied model is worth naming
 
@@ -110,7 +110,7 @@ def run_final_test(candidates: Sequence[Candidate], split: Split, metric: Metric
         for candidate in candidates:
             if finalists:
                 last_fit = PREDICTION_MARGIN * finalists[0].fit_seconds
-                if clock.left < PREDICTION_MARGIN * candidate.seconds + last_fit + CLOSING_SECONDS:
+                if clock.left < PREDICTION_MARGIN * candidate.seconds + last_fit + clock.closing:
                     continue
             try:
                 finalists.append(test_candidate(candidate, split, task, metrics))

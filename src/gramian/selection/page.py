@@ -22,7 +22,7 @@ from gramian.progress import format_duration
 from gramian.selection.auto import Selection
 from gramian.selection.finals import Finalist
 
-COUNT_BINS = (1, 2, 5, 10, 30, 100, 300, 1000, 10_000)  # lower ends: few enough for their labels to fit
+COUNT_BINS = (1, 2, 5, 10, 30, 100, 300, 1000, 10_000)  # lower ends
 TIME_BINS = 6  # of equal length, from the first event to the last
 
 
@@ -84,8 +84,8 @@ def draw_data(selection: Selection) -> Iterator[Picture]:
     """Draw how many items users have, how many users items have, and when events happened."""
     events = selection.profile.events
     for name, counts, x_label, y_label in (
-        ("histories", np.diff(events.matrix.indptr), "items of a user", "users"),
-        ("popularity", events.popularity, "users of an item", "items"),
+        ("histories", np.diff(events.matrix.indptr), "items of a user, at least", "users"),
+        ("popularity", events.popularity, "users of an item, at least", "items"),
     ):
         labels, heights = count_in_bins(counts)
         plot = plot_grouped_bars({y_label: heights}, labels, x_label, y_label)
@@ -109,7 +109,7 @@ def draw_results(selection: Selection) -> Iterator[Picture]:
     labels = [f"{name} ({ranked[0].groups[name]['targets']:,} targets)" for name in groups]
     caption = (
         "Share of the test users' held-out items that are found. Head: the most popular items with half of the interactions; "
-        "cold: fewer than five training users; tail: the others."
+        "cold: no training user; tail: the others."
     )
     yield inline_picture("groups", plot_grouped_bars(bars, labels, "items", "share of targets found"), caption)
 
@@ -123,11 +123,8 @@ def inline_picture(name: str, plot: AbstractContextManager[Any], caption: str) -
 
 
 def count_in_bins(counts: np.ndarray) -> tuple[list[str], list[int]]:
-    """Return the labels of bins that grow, as in "5–9", and how many counts are in each; empty bins at the end are left out."""
+    """Return the lower ends of bins that grow, and how many counts are in each; empty bins at the end are left out."""
     ends = [*COUNT_BINS[1:], np.inf]
     heights = [int(((counts >= low) & (counts < high)).sum()) for low, high in zip(COUNT_BINS, ends, strict=True)]
     n_bins = max((k + 1 for k, height in enumerate(heights) if height), default=1)
-    labels = []
-    for low, high in list(zip(COUNT_BINS, ends, strict=True))[:n_bins]:
-        labels.append(f"{low}+" if high == np.inf else str(low) if high == low + 1 else f"{low}–{high - 1}")
-    return labels, heights[:n_bins]
+    return [f"{low:,}" for low in COUNT_BINS[:n_bins]], heights[:n_bins]

@@ -43,7 +43,6 @@ PREDICTION_MARGIN = 1.3  # by which a predicted time is multiplied
 MIN_BLEND_GAIN = 0.01  # by which a blend must be better: it costs two models
 SWEEPS_PER_FOLD = 12  # fits of each remaining family for which there must be time before another fold is used
 MAX_FINALISTS = 6
-CLOSING_SECONDS = 4.0  # for writing the model and the report
 MAX_FINAL_SHARE = 0.4  # of the budget, for the final test and the last fit
 
 
@@ -386,7 +385,7 @@ class FamilySearch:
         """Return the predicted seconds of the final test, the last fit, and writing the results."""
         seconds = [state.seconds or 0.0 for state in self.ranked_states()[:n_finalists]]
         fits = PREDICTION_MARGIN * (sum(seconds) + max(seconds, default=0.0))
-        return min(fits, MAX_FINAL_SHARE * self.clock.budget) + CLOSING_SECONDS
+        return min(fits, MAX_FINAL_SHARE * self.clock.budget) + self.clock.closing
 
     @property
     def seconds_left(self) -> float:

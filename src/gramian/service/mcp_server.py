@@ -50,11 +50,11 @@ class ModelTools:
 
     def recommend(self, history: Items = [], user: User = None, k: ListSize = 10) -> dict[str, Any]:  # noqa: B006
         """Return the best items for a user of the model, for a list of items that somebody likes, or for both together."""
-        return self.served.recommend(RecommendRequest(history=history, user=user, k=k))
+        return self.served.recommend(RecommendRequest.model_validate({"history": history, "user": user, "k": k}))
 
     def explain(self, item: ItemId, history: Items = [], user: User = None) -> dict[str, Any]:  # noqa: B006
         """Return how much each item of a history adds to the score of an item."""
-        return self.served.explain(ExplainRequest(item=item, history=history, user=user))
+        return self.served.explain(ExplainRequest.model_validate({"item": item, "history": history, "user": user}))
 
     def similar(self, item: ItemId, k: ListSize = 10) -> dict[str, Any]:
         """Return the items that are most similar to an item."""
