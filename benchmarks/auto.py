@@ -11,6 +11,7 @@ best default, and the share of the budget that auto used. Needs Linux, and an id
 """
 
 import argparse
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -75,7 +76,7 @@ def run(name: str, budget: float, peers: list[str]) -> dict[str, Any]:
     row |= {"test_users": len(task.users), "recommendation": selection.recommendation, "left_out": selection.left_out}
     row["figures"] = {who: {METRIC: report[METRIC], "stderr": report.stderr[METRIC]} for who, report in reports.items()}
     row["against_best_default"] = {"default": best_default} | vars(paired)
-    return row | {"peers": facts}
+    return row | {"peers": facts, "load": os.getloadavg()[1]}  # of the last five minutes: other processes slow all of them
 
 
 def main() -> None:

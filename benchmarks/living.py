@@ -1,4 +1,4 @@
-"""The living model: how soon events and deletions are in the answers, under a steady load; and a service that is often killed.
+"""The living model: how soon events and deletions are in the answers under a steady load, and a service that is killed often.
 
     python benchmarks/living.py --items 2000 --users 10000 --rate 100     # a quick look; the defaults are the issue's sizes
     python benchmarks/living.py --chaos 60                                # random events, deletions and kills for a minute
@@ -157,7 +157,7 @@ def run_chaos(seconds: float, seed: int) -> dict[str, Any]:
     rng, recipe = random.Random(seed), gr.EASE(l2=20)
     events = clustered(400, 200, 6_000, n_tastes=5)
     expected = {
-        user: set(items)
+        user: set(items.tolist())
         for user, items in zip(events.users.tolist(), np.split(events.matrix.indices, events.matrix.indptr[1:-1]), strict=True)
     }
     row: dict[str, Any] = {"what": "chaos", "seconds": seconds, "seed": seed, "kills": 0, "events": 0, "deletions": 0}

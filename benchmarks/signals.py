@@ -1,7 +1,7 @@
 """What further signals add to a recommender: kinds of events, time, weights and dislikes.
 
 python benchmarks/signals.py kinds      # retail-rocket: purchases from views, carts and purchases; published test part
-python benchmarks/signals.py time       # movielens (and ml-1m with --data ml-1m): decay, SLIST and TALE on a temporal split
+python benchmarks/signals.py time       # movielens, or --data ml-1m: decay, SLIST, TALE; temporal, or --last items
 python benchmarks/signals.py weights    # lastfm-2k: play counts as weights
 python benchmarks/signals.py dislikes   # movielens, ml-1m: low ratings as dislikes
 python benchmarks/signals.py --table    # the recorded figures

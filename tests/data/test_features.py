@@ -147,6 +147,7 @@ def test_features_are_saved_with_the_model(tmp_path):
 
 BAD_TABLES = {
     "nothing named": (TABLE, {}, "none named"),
+    "one column in two roles": (TABLE, {"tags": "title", "text": "title"}, "twice"),
     "no such column": (TABLE, {"tags": "mood"}, "mood"),
     "no ids": (TABLE.drop("item_id"), {"tags": "genres"}, "item_id"),
     "a null id": (TABLE.with_columns(item_id=pl.Series(["a", None, "c", "d"])), {"tags": "genres"}, "nulls"),

@@ -40,7 +40,6 @@ def test_errors_are_sentences_for_the_assistant(tools):
 
 
 def test_the_server_lists_and_calls_the_tools(models):
-    pytest.importorskip("mcp.server.mcpserver")
     server = create_mcp_server(ServedModel("edlae", models["edlae"]))
     names = {tool.name for tool in asyncio.run(server.list_tools())}
     assert names == {"recommend", "explain", "similar", "find_items"}

@@ -155,10 +155,12 @@ class Features:
             raise InvalidInput("items=... with an array", "a table", "Name its column of ids: item=...")
         if like is None:
             roles = {"tags": tags, "numbers": numbers, "text": text, "vectors": vectors}
-            columns = {name: kind for kind, names in roles.items() for name in ([names] if isinstance(names, str) else names)}
-            if not columns:
+            pairs = [(name, kind) for kind, names in roles.items() for name in ([names] if isinstance(names, str) else names)]
+            columns = dict(pairs)
+            if not columns or len(columns) < len(pairs):
+                got = "one column named twice" if columns else "none named"
                 do = "Pass tags='genres', numbers='year', text='title' or vectors='embedding', say"
-                raise InvalidInput("columns of features", "none named", do)
+                raise InvalidInput("columns of features", got, do)
         else:
             columns = {block.name: block.kind for block in like.blocks}
         require_whole_number("n_buckets", n_buckets, example=N_BUCKETS)
@@ -200,7 +202,7 @@ class Features:
         columns: dict[str, Any] = {"item_id": pl.Series("item_id", range(len(catalog)))}
         for name, is_wanted, values in (("tags", tags, catalog.tags), ("title", titles, catalog.titles)):
             if is_wanted and values is None:
-                do = f"Attach them first, or make features from a table: gr.Features.of(table, {name}=...)"
+                do = "Attach them first, or make features from a table: gr.Features.of(table, ...)"
                 raise InvalidInput(f"a catalog with {name}", repr(catalog), do)
             if is_wanted:
                 columns[name] = pl.Series(name, [list(v) if name == "tags" else v for v in values or ()])

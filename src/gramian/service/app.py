@@ -57,8 +57,6 @@ def create_app(
     on_warm: Callable[[], None] = lambda: None,
     log: str | Path | None = None,
     follow: str | Path | None = None,
-    applies_events: bool = True,
-    saves_every_update: bool = False,
 ) -> FastAPI:
     """Return the service as an ASGI application. Models that are replaced on disk are picked up while it runs.
 
@@ -82,25 +80,14 @@ def create_app(
         A folder for the event logs of the models. With it, the service learns events and forgets users.
     follow
         A file, or a folder of .jsonl files, whose events the first model learns; it needs a log.
-    applies_events
-        Whether this process applies the logs to the models. One process for each folder must.
-    saves_every_update
-        Save models after every update, for other processes that serve them from their folders.
     """
     metrics = Metrics()
     registry = models if isinstance(models, ModelRegistry) else ModelRegistry([Path(folder) for folder in models])
-    live = (
-        {}
-        if log is None
-        else {
-            name: LiveModel(name, registry, Path(log), metrics, saves_every_update=saves_every_update)
-            for name in registry.models
-        }
-    )
+    live = {} if log is None else {name: LiveModel(name, registry, Path(log), metrics) for name in registry.models}
     if follow is not None and log is None:
         raise InvalidInput("log=folder with follow", "no log", "Pass log=folder, in which the followed events are kept")
     followed = None if follow is None else Path(follow)
-    service = Service(registry, journal, metrics, on_warm, live, follow=followed, applies_events=applies_events)
+    service = Service(registry, journal, metrics, on_warm, live, follow=followed)
     app = FastAPI(
         title="Gramian",
         description=__doc__,

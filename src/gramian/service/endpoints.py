@@ -103,8 +103,6 @@ class Service:
         The models that learn events, by name.
     follow
         A file or folder whose events the first of them learns.
-    applies_events
-        Whether this process applies their logs. Another one does otherwise.
     """
 
     def __init__(
@@ -116,10 +114,8 @@ class Service:
         live: Mapping[str, LiveModel] = NOTHING_LIVE,
         *,
         follow: Path | None = None,
-        applies_events: bool = True,
     ) -> None:
-        self.registry, self.metrics, self.on_warm = registry, metrics, on_warm
-        self.live, self.applies_events = live, applies_events
+        self.registry, self.metrics, self.on_warm, self.live = registry, metrics, on_warm, live
         self.follower = None if follow is None else EventFollower(follow, next(iter(live.values())))
         self.journal = None if journal is None else Leaderboard(journal)
         # Single requests are scored on one core: waking the others would take longer than the work.
@@ -149,9 +145,9 @@ class Service:
             await self.warm_up(served)
         self.on_warm()
         self.is_warm = True
-        for live in self.live.values() if self.applies_events else ():
+        for live in self.live.values():
             live.start()
-        if self.follower is not None and self.applies_events:
+        if self.follower is not None:
             self.follower.start()
         await self.warm_up_reranking()
         await asyncio.gather(*(self.watch_model(name) for name in self.registry.folders))

@@ -20,7 +20,7 @@ from gramian.service.live_updates import LiveModel
 from gramian.service.schemas import MAX_EVENTS, SentEvent
 
 FOLLOW_SECONDS = 0.2  # between two looks at the files
-CHUNK_BYTES = 1 << 20  # read at once; a longer line is skipped
+READ_BYTES = 1 << 20  # read at once; a longer line is skipped
 SUFFIX = ".jsonl"  # of the files in a followed folder
 
 
@@ -72,11 +72,11 @@ class EventFollower:
             if opened.seek(0, 2) < start:
                 start = 0
             opened.seek(start)
-            chunk = opened.read(CHUNK_BYTES)
+            chunk = opened.read(READ_BYTES)
         end = chunk.rfind(b"\n") + 1
-        if end == 0 and len(chunk) < CHUNK_BYTES:
+        if end == 0 and len(chunk) < READ_BYTES:
             return False  # no complete line
-        lines = chunk[: end or CHUNK_BYTES].splitlines(keepends=True)[:MAX_EVENTS]
+        lines = chunk[: end or READ_BYTES].splitlines(keepends=True)[:MAX_EVENTS]
         events = [event for event in map(self._parse_line, lines) if event is not None]
         try:
             self.live.append_followed(events, (file.name, start + sum(map(len, lines))))

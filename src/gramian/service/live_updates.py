@@ -55,14 +55,10 @@ class LiveModel:
         Where the log is: a file with the model's name.
     metrics
         The metrics in which updates are counted.
-    saves_every_update
-        Save the model after every update, for other processes that serve it from its folder.
     """
 
-    def __init__(
-        self, name: str, registry: ModelRegistry, log_folder: Path, metrics: Metrics, *, saves_every_update: bool = False
-    ) -> None:
-        self.name, self.registry, self.metrics, self.saves_every_update = name, registry, metrics, saves_every_update
+    def __init__(self, name: str, registry: ModelRegistry, log_folder: Path, metrics: Metrics) -> None:
+        self.name, self.registry, self.metrics = name, registry, metrics
         self.served = registry.models[name]
         self.model = stored_model(self.served.model)  # what is updated; the served one may hold dense weights
         log_folder.mkdir(parents=True, exist_ok=True)
@@ -157,7 +153,7 @@ class LiveModel:
                 if not (self._forget(now[0]) if is_deletion else self._observe(now)):
                     return  # the folder was replaced meanwhile: start again from its model
         is_behind = self.log.state.base < self.model.log_position
-        if is_behind and (self.saves_every_update or time.monotonic() - self.last_save > SAVE_SECONDS):
+        if is_behind and time.monotonic() - self.last_save > SAVE_SECONDS:
             self.save()
 
     def _follow_replacement(self) -> None:
