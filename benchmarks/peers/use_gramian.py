@@ -40,7 +40,7 @@ def metrics(data: Path) -> Job:
 
     def run() -> list[float]:
         n_targets = np.diff(target.matrix.indptr).astype(np.int64)
-        lists = RankedLists(columns, find_hits(columns, target.matrix), n_targets, train.catalog, train.n_users)
+        lists = RankedLists(columns, find_hits(columns, target.matrix), n_targets, train.catalog, train.n_users, target.matrix)
         return [metric(lists).mean() for metric in parsed]
 
     return run, lambda values: values
