@@ -126,8 +126,8 @@ def compare_kinds() -> None:
         Variant("EASE on views", gr.MultiBehaviorEASE(), {"l2": l2}, of_kind("view")),
         Variant("EASE, all kinds 1", gr.MultiBehaviorEASE(), {"l2": l2}, add_up((1, 1, 1))),
         Variant("EASE, view .2 cart .5 buy 1", gr.MultiBehaviorEASE(), {"l2": l2}, add_up((0.2, 0.5, 1))),
-        Variant("MultiBehaviorEASE, target", gr.MultiBehaviorEASE(zero_diagonal="target"), apart),
-        Variant("MultiBehaviorEASE, all", gr.MultiBehaviorEASE(zero_diagonal="all"), apart),
+        Variant("MultiBehaviorEASE, target", gr.MultiBehaviorEASE(zero_diagonal_of="target"), apart),
+        Variant("MultiBehaviorEASE, all", gr.MultiBehaviorEASE(zero_diagonal_of="all"), apart),
         Variant("MultiBehaviorEASE, all as target", gr.MultiBehaviorEASE(), {"other_target": (0.1, 0.3, 1), **apart}),
     ]
     run("kinds", "retail-rocket", read_retail_rocket(), variants, ["ndcg@10", "recall@10"])

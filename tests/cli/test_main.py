@@ -25,13 +25,14 @@ COMMANDS = [
     "recommend",
     "similar",
     "explain",
+    "missing",
     "factors",
     "evaluate",
     "tune",
     "ranks",
     "epochs",
 ]
-COMMANDS += ["benchmark", "report", "serve", "datasets"]
+COMMANDS += ["benchmark", "report", "serve", "mcp", "verify", "datasets"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

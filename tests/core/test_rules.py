@@ -66,7 +66,7 @@ def test_an_incomplete_file_never_appears(model, tmp_path, suffix, monkeypatch):
         yield from ()
         raise RuntimeError("stopped")
 
-    monkeypatch.setattr("gramian.core.recommender.rank_blocks", fail)
+    monkeypatch.setattr("gramian.core.recommender.rank_and_rerank", fail)
     with pytest.raises(RuntimeError, match="stopped"):
         model.recommend_to(tmp_path / f"lists{suffix}", 2)
     assert list(tmp_path.iterdir()) == []

@@ -217,7 +217,7 @@ def test_features_explain_what_the_right_side_of_an_item_has_of_them(recipe):
 def test_users_come_and_go_exactly(recipe):
     X = binary(60)
     events = interactions(X)
-    first, last = events.take(np.arange(50)), events.take(np.arange(50, 60))
+    first, last = events.take(np.arange(58)), events.take(np.arange(58, 60))
     model = recipe.fit(first, dtype="float64")
     grown = model.add_users(last)
     assert_close(grown.weights(), recipe.fit(events, dtype="float64").weights(), rtol=2e-6)
@@ -227,10 +227,11 @@ def test_users_come_and_go_exactly(recipe):
 @over(CLOSED_FORMS)
 def test_users_bring_new_items_that_have_features(recipe):
     X = binary(60)
-    X[:50, -N_COLD:] = 0
+    X[:58, -N_COLD:] = 0
+    X[58, -N_COLD:] = 1
     X[X.sum(axis=1) == 0, 0] = 1
-    first = events_of(X[:50], 12)
-    last = interactions(X).take(np.arange(50, 60))
+    first = events_of(X[:58], 12)
+    last = interactions(X).take(np.arange(58, 60))
     grown = recipe.fit(first, dtype="float64").add_users(last)
     assert_close(grown.weights(), recipe.fit(interactions(X), dtype="float64").weights(), rtol=2e-6)
 

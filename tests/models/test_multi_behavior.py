@@ -30,15 +30,15 @@ def blocks(events):
 
 
 @pytest.mark.parametrize("form", SIZES)
-@pytest.mark.parametrize("zero_diagonal", ["all", "target"])
+@pytest.mark.parametrize("zero_diagonal_of", ["all", "target"])
 @pytest.mark.parametrize(("l2", "other_l2", "other_target"), [(3.0, 7.0, 0), (0.5, 0.5, 0), (20.0, 1e6, 0), (3.0, 7.0, 0.4)])
-def test_weights_are_those_of_separate_regressions(form, zero_diagonal, l2, other_l2, other_target):
+def test_weights_are_those_of_separate_regressions(form, zero_diagonal_of, l2, other_l2, other_target):
     events = make_events(*SIZES[form])
-    recipe = gr.MultiBehaviorEASE(l2=l2, other_l2=other_l2, zero_diagonal=zero_diagonal, other_target=other_target)
+    recipe = gr.MultiBehaviorEASE(l2=l2, other_l2=other_l2, zero_diagonal_of=zero_diagonal_of, other_target=other_target)
     model = recipe.fit(events, dtype="float64")
     assert type(model.scorer.inner) is {"primal": SymmetricWeights, "dual": DualWeights}[form]
     parts = blocks(events)
-    w = naive.multi_behavior_ease(parts, l2, other_l2, zero_diagonal == "all", other_target)
+    w = naive.multi_behavior_ease(parts, l2, other_l2, zero_diagonal_of == "all", other_target)
     np.testing.assert_allclose(model.scores(events), np.hstack(parts) @ w, rtol=1e-7, atol=1e-9)
 
 

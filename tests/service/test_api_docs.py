@@ -18,6 +18,10 @@ def test_the_description_needs_no_network(client):
 
 
 OPERATIONS = [
+    "POST /events",
+    "DELETE /users/{user}",
+    "POST /influence",
+    "POST /explain/missing",
     "POST /history",
     "POST /recommend",
     "POST /recommend/batch",

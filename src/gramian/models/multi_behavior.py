@@ -21,7 +21,7 @@ item i, the minimiser is w_i = v − P·d, where d_k = Λ_k·v_k outside J, and 
 P_JJ d_J = v_J − P_J· d outside J. With other_target 0 this is the c above.
 
 **Which diagonals are 0.** If lists leave out all that a user has touched, an item that is recommended was not viewed, so its
-view cannot predict it. `zero_diagonal="all"` forbids that in training too. With "target" a view may predict the purchase of
+view cannot predict it. `zero_diagonal_of="all"` forbids that in training too. With "target" a view may predict the purchase of
 the same item, for lists that show what was viewed (`exclude_seen=False`).
 
 **Users or columns.** With fewer users than columns, P = Λ⁻¹ − Λ⁻¹Xᵀ M XΛ⁻¹ with M = (I + XΛ⁻¹Xᵀ)⁻¹ (Woodbury) is cheaper: one
@@ -77,7 +77,7 @@ class MultiBehaviorEASE(Recipe):
     other_l2: float = param(
         200.0, "L2 penalty on the weights of the other kinds; usually 10 to 3,000", at_least=1e-6, tries=PENALTIES
     )
-    zero_diagonal: str = param(
+    zero_diagonal_of: str = param(
         "all", "which kinds of an item must not predict the item itself", choices=("all", "target"), tries=("all", "target")
     )
     other_target: float = param(
@@ -107,7 +107,7 @@ class MultiBehaviorEASE(Recipe):
         """Return d for every column from the blocks of P at the columns of each item, items × kinds × kinds."""
         target = np.full(blocks.shape[1], self.other_target)
         target[-1] = 1
-        if self.zero_diagonal == "target":
+        if self.zero_diagonal_of == "target":
             d = np.tile(self.other_l2 * target, (len(blocks), 1))
             d[:, -1] = (1 - np.einsum("ik,ik->i", blocks[:, -1, :-1], d[:, :-1])) / blocks[:, -1, -1]
             return d.ravel()
