@@ -150,7 +150,7 @@ def compare_time(data: str, last: bool) -> None:
     variants = [
         Variant("EASE", gr.EASE(), {"l2": l2}),
         Variant("EASE, decayed", gr.EASE(), {"l2": l2}, decay, {"half_life": half_lives}),
-        Variant("SLIST", gr.SLIST(), {**recency, "similarity": (0, 0.2, 0.6), "decay": (5, 20), "l2": l2}),
+        Variant("SLIST", gr.SLIST(), {**recency, "similarity_share": (0, 0.2, 0.6), "decay": (5, 20), "l2": l2}),
         Variant("TALE", gr.TALE(), {**recency, "time_scale": (1, 30), "floor": (0.1, 0.5), "l2": l2}),
     ]
     run("time, last item" if last else "time", data, split, variants, ["ndcg@20", "recall@20"])

@@ -11,9 +11,9 @@ import naive
 from gramian.data.synthetic import clustered
 
 RECIPES = [
-    gr.SLIST(similarity=0.5, decay=2, l2=3),
-    gr.SLIST(similarity=0, decay=7, l2=3),
-    gr.SLIST(similarity=1, decay=7, l2=3),
+    gr.SLIST(similarity_share=0.5, decay=2, l2=3),
+    gr.SLIST(similarity_share=0, decay=7, l2=3),
+    gr.SLIST(similarity_share=1, decay=7, l2=3),
     gr.TALE(time_scale=4, floor=0.3, l2=3),
     gr.TALE(time_scale=9, floor=0, l2=3),
     gr.TALE(time_scale=1e-3, floor=0.5, l2=3),
@@ -31,7 +31,7 @@ def make_events(weighted=False, seed=0):
 
 def twin(recipe, events):
     if isinstance(recipe, gr.SLIST):
-        return naive.slist(events, recipe.similarity, recipe.decay, recipe.l2)
+        return naive.slist(events, recipe.similarity_share, recipe.decay, recipe.l2)
     return naive.tale(events, recipe.time_scale, recipe.floor, recipe.l2)
 
 
@@ -45,7 +45,7 @@ def test_weights_are_those_of_explicit_rows(recipe, weighted):
 def test_similarity_alone_is_a_ridge_regression_of_each_history_on_itself():
     events = make_events()
     np.testing.assert_allclose(
-        gr.SLIST(similarity=1, l2=3).fit(events, dtype="float64").weights(),
+        gr.SLIST(similarity_share=1, l2=3).fit(events, dtype="float64").weights(),
         gr.DLAE(dropout=0, l2=3).fit(events, dtype="float64").weights(),
         atol=1e-9,
     )
@@ -78,7 +78,9 @@ def chain(n_users=30, n_items=8):
     return gr.Interactions.of(pl.DataFrame(rows, schema=["user", "item", "day"], orient="row"), time="day")
 
 
-@pytest.mark.parametrize("recipe", [gr.SLIST(decay=1, recency=1, similarity=0, l2=1), gr.TALE(time_scale=1, recency=1, l2=1)])
+@pytest.mark.parametrize(
+    "recipe", [gr.SLIST(decay=1, recency=1, similarity_share=0, l2=1), gr.TALE(time_scale=1, recency=1, l2=1)]
+)
 def test_the_next_item_of_a_chain_is_recommended(recipe, tmp_path):
     model = recipe.fit(chain())
     assert model.recommend_for([[2, 3]], k=1).items == [[4]]

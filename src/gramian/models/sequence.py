@@ -102,7 +102,7 @@ class SLIST(SequenceRecipe):
     min α·‖X − XB‖² + (1 − α)·‖T − SB‖² + l2·‖B‖², with the rows of S the items so far and those of T all later items
     """
 
-    similarity: float = param(
+    similarity_share: float = param(
         0.5, "share α of the regression of each history on itself", at_least=0, at_most=1, tries=(0, 0.2, 0.5, 0.8)
     )
     decay: float = param(
@@ -115,13 +115,13 @@ class SLIST(SequenceRecipe):
     def add_moments(self, gram: np.ndarray, cross: np.ndarray, events: Interactions, order: np.ndarray) -> None:
         x, steps = events.matrix, np.arange(events.n_interactions, dtype=np.float64)
         add_sequences(gram, cross, x.indptr, x.indices[order], x.data[order], steps, self.decay, 0.0, True)
-        gram *= 1 - self.similarity
-        cross *= 1 - self.similarity
-        if self.similarity:
+        gram *= 1 - self.similarity_share
+        cross *= 1 - self.similarity_share
+        if self.similarity_share:
             by_item = sp.csr_array(x.T.astype(np.float64).tocsr())
             for first in range(0, len(gram), ITEMS_PER_BLOCK):
                 rows = slice(first, first + ITEMS_PER_BLOCK)
-                similarities = self.similarity * (by_item[rows] @ x).toarray()
+                similarities = self.similarity_share * (by_item[rows] @ x).toarray()
                 gram[rows] += similarities
                 cross[rows] += similarities
 
