@@ -9,6 +9,7 @@ on = "test"                                                     # or "validation
 split = "published"                                             # or strong, weak, leave-last with their `options`
 search_items = 20_000                                           # parameters are searched on the most popular items only
 search_users = 5_000                                            # and on a sample of the validation users
+leave_one_user_out = true                                       # autoencoders: by leave-one-user-out on the training part
 
 [[model]]
 name = "EASE"                                                   # as printed
@@ -228,6 +229,9 @@ class ExperimentData:
         Whether the model to test is trained on the validation items too.
     search_items, search_users
         Search parameters on so many of the most popular items, and on a sample of so many validation users.
+    leave_one_user_out
+        Choose full-rank autoencoders by exact leave-one-user-out on the training part instead: each inverse then serves the
+        search and the test.
     exclude_self
         Users and items are the nodes of one graph: neither recommend nor expect links of a node to itself.
     missing
@@ -247,6 +251,7 @@ class ExperimentData:
     retrain: bool = True
     search_items: int | None = None
     search_users: int | None = None
+    leave_one_user_out: bool = False
     exclude_self: bool = False
     missing: str | None = None
 

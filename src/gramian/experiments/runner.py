@@ -29,6 +29,7 @@ from gramian.core.recipe import Recipe
 from gramian.core.recommender import Recommender
 from gramian.core.registry import MODELS
 from gramian.core.scorer import SupportsFactors
+from gramian.data.interactions import Interactions
 from gramian.data.split import Split
 from gramian.errors import DamagedFile, Inaccurate, InvalidInput, MissingFile, NotEnoughMemory, NotSupported
 from gramian.evaluation.breakdown import by_activity, by_popularity
@@ -57,7 +58,7 @@ from gramian.models.shrinkage import LRR, SingularShrinkage
 from gramian.progress import format_duration
 from gramian.tuning.rank_path import rank_path
 from gramian.tuning.search import score_together, search_recipes, tune
-from gramian.tuning.shared_fits import SharedFits
+from gramian.tuning.shared_fits import SharedFit, SharedFits
 
 MODEL_ERRORS = (InvalidInput, NotSupported, NotEnoughMemory, Inaccurate)  # fail one model, and the others still run
 PROVENANCE_KEYS = {"time", "revision", "versions", "machine"}  # of every row
@@ -80,6 +81,17 @@ JournalRow = Mapping[str, Any]
 def fit_key(split: Split, recipe: Recipe) -> str:
     """Return a hash that is the same for recipes that are the same model on the same split."""
     return short_hash(f"{split.fingerprint} {dumps(recipe.canonical().to_json(), sort_keys=True)}")
+
+
+def new_fit_row(recipe: Recipe, data: ExperimentData, split: Split) -> dict[str, Any]:
+    """Return a row for the fit of a recipe, without its cost and metrics."""
+    facts = {"kind": "fit", "key": fit_key(split, recipe), "data": data.name, "split": split.fingerprint}
+    return facts | {"recipe": recipe.to_json()}
+
+
+def leaves_users_out(entry: ModelEntry, data: ExperimentData) -> bool:
+    """Whether a model is chosen by leave-one-user-out: a full-rank autoencoder with several points, where the data asks so."""
+    return data.leave_one_user_out and issubclass(entry.model, LinearAutoencoder) and len(entry.search_points(data.name)) > 1
 
 
 def short_hash(text: str) -> str:
@@ -230,6 +242,8 @@ class Benchmark:
                 self.log(f"{data.name}: skipped: {error}")
                 continue
             self._search_together(entries, data, pair, experiment.choose)
+            if data.leave_one_user_out:
+                self._leave_users_out(experiment, entries, data, pair.test, as_published=as_published)
             for entry in entries:
                 self._fill_cell(experiment, data, entry, pair)
             self._compare_models(experiment, data)
@@ -270,12 +284,35 @@ class Benchmark:
             (LinearAutoencoder, "linear autoencoders"),
             (SingularShrinkage, "models of one decomposition"),
         ):
-            members = [entry for entry in entries if issubclass(entry.model, base_class)]
+            members = [entry for entry in entries if issubclass(entry.model, base_class) and not leaves_users_out(entry, data)]
             grids = [grid for entry in members if len(grid := entry.search_points(data.name)) > 1]
             if len(grids) > 1:
                 self.log(f"{data.name}: searching {name}, {pair.search.train.n_items:,} items")
                 with self._summarized_warnings(data), suppress(*MODEL_ERRORS):  # reported when each model is searched
                     score_together([recipe for grid in grids for recipe in grid], pair.search, metric, self.search_path)
+
+    def _leave_users_out(
+        self, experiment: Experiment, entries: list[ModelEntry], data: ExperimentData, split: Split, *, as_published: bool
+    ) -> None:
+        """Score autoencoders by leave-one-user-out and test them with the same inverses, for cells that are filled later."""
+        recipes: list[Recipe] = []
+        for entry in (entry for entry in entries if leaves_users_out(entry, data)):
+            recipes += entry.search_points(data.name) + (entry.test_points(data.name) if as_published else [])
+        if not recipes:
+            return
+        parsed, task = parse_metrics(experiment.evaluated_metrics), RankingTask.of(split.held_out, split.train.catalog)
+        k = min(max(BREAKDOWN_CUTOFF, largest_cutoff(parsed)), split.train.n_items)
+
+        def test(fit: SharedFit, seconds: float) -> None:
+            columns = fit.rank(task.encode_histories(fit.encoder), task.catalog, k)
+            for recipe, lists in zip(fit.recipes, columns, strict=True):
+                row = new_fit_row(recipe, data, split) | {"seconds": round(seconds, 3), "peak_bytes": None}
+                row |= self._report_lists(lists, task, split, experiment.evaluated_metrics, row["key"])
+                self._index(self.journal.add(row))
+
+        self.log(f"{data.name}: leaving users out of linear autoencoders, {split.train.n_items:,} items")
+        with self._summarized_warnings(data), suppress(*MODEL_ERRORS):  # reported when each model is searched
+            score_together(recipes, split.train, experiment.choose, self.search_path, on_fit=test)
 
     @contextmanager
     def _summarized_warnings(self, data: ExperimentData) -> Iterator[None]:
@@ -298,7 +335,8 @@ class Benchmark:
         }
         recorded = self.cells.get((experiment.name, data.name, entry.name), {})
         try:
-            recipe, search = self._choose_recipe(entry, data, pair.search, experiment.choose)
+            searched = pair.test.train if leaves_users_out(entry, data) else pair.search
+            recipe, search = self._choose_recipe(entry, data, searched, experiment.choose)
             if entry.refine is not None:
                 recipe, search = self._refine_recipe(entry, recipe, search, pair.search, experiment.choose, recorded)
             fit = self.fit_and_test(recipe, data, split, experiment.evaluated_metrics)
@@ -310,20 +348,25 @@ class Benchmark:
             self._index(self.journal.add(row))
 
     def _choose_recipe(
-        self, entry: ModelEntry, data: ExperimentData, split: Split, metric: str
+        self, entry: ModelEntry, data: ExperimentData, searched: Split | Interactions, metric: str
     ) -> tuple[Recipe, dict[str, Any] | None]:
-        """Return the best recipe on the validation split and facts about the search, which are None for a single point."""
+        """Return the best recipe on the validation split, or by leave-one-user-out, and facts about the search.
+
+        There are no facts about a single point.
+        """
         points, grid = entry.search_points(data.name), entry.search_grid(data.name)
         if len(points) == 1:
             return points[0], None
-        self.log(f"{data.name}: searching {entry.name}, {len(points):,} points, {split.train.n_items:,} items")
+        n_items = (searched.train if isinstance(searched, Split) else searched).n_items
+        self.log(f"{data.name}: searching {entry.name}, {len(points):,} points, {n_items:,} items")
         with self._summarized_warnings(data):
             if grid is None or (isinstance(grid, Mapping) and PAPER_UNITS not in grid):
-                search = tune(entry.model, split, grid, metric, extend=False, journal=self.search_path)
+                search = tune(entry.model, searched, grid, metric, extend=False, journal=self.search_path)
             else:
-                search = search_recipes(points, split, metric, self.search_path)
+                search = search_recipes(points, searched, metric, self.search_path)
         facts = {"objective": search.objective, "metric": metric, "value": search.value, "points": len(points)}
-        return search.recipe, facts | {"items": split.train.n_items}
+        facts |= {"leave_one_user_out": True} if isinstance(searched, Interactions) else {}
+        return search.recipe, facts | {"items": n_items}
 
     def _refine_recipe(
         self, entry: ModelEntry, recipe: Recipe, search: dict[str, Any] | None, split: Split, metric: str, recorded: JournalRow
@@ -352,14 +395,7 @@ class Benchmark:
         warm_up(recipe)
         with MeasuredCost() as cost:
             model = recipe.fit(split.train, scratch=scratch if saves_checkpoints else None)
-        row: dict[str, Any] = {
-            "kind": "fit",
-            "key": key,
-            "data": data.name,
-            "split": split.fingerprint,
-            "recipe": recipe.to_json(),
-        }
-        row |= {"seconds": round(cost.seconds, 3), "peak_bytes": cost.peak_bytes}
+        row = new_fit_row(recipe, data, split) | {"seconds": round(cost.seconds, 3), "peak_bytes": cost.peak_bytes}
         row |= self._test(model, data, split, metrics, key)
         if is_resumed:
             row["resumed"] = True  # the cost is that of the last run only
@@ -371,14 +407,23 @@ class Benchmark:
         return self.fits[key]
 
     def _test(self, model: Recommender, data: ExperimentData, split: Split, metrics: list[str], key: str) -> dict[str, Any]:
-        """Evaluate a model, save the metrics of each user, and return the evaluation's part of the row."""
-        parsed = parse_metrics(metrics)
+        """Evaluate a model, and return the evaluation's part of the row."""
         task = RankingTask.of(split.held_out, split.train.catalog)
-        columns = task.rank(model, max(BREAKDOWN_CUTOFF, largest_cutoff(parsed)), exclude_self=data.exclude_self)
-        report = task.report(columns, parsed)
+        k = max(BREAKDOWN_CUTOFF, largest_cutoff(parse_metrics(metrics)))
+        columns = task.rank(model, k, exclude_self=data.exclude_self)
+        row = self._report_lists(columns, task, split, metrics, key)
+        if isinstance(model.scorer, SupportsFactors):
+            row["rank"] = next(iter(model.scorer.factors().values())).shape[1]
+        return row
+
+    def _report_lists(
+        self, columns: np.ndarray, task: RankingTask, split: Split, metrics: list[str], key: str
+    ) -> dict[str, Any]:
+        """Evaluate lists, save the metrics of each user, and return the evaluation's part of the row."""
+        report = task.report(columns, parse_metrics(metrics))
         facts = {"catalog": report.catalog, "split": report.split, "metrics": metrics}
         write_folder(self.per_user_folder / key, "report", facts, report.per_user, {"users": report.users})
-        row = {
+        return {
             "users": len(report.users),
             "items": split.train.n_items,
             "interactions": split.train.n_interactions,
@@ -387,9 +432,6 @@ class Benchmark:
             "activity": {name: by_activity(values, task) for name, values in report.per_user.items()},
             "popularity": by_popularity(columns[:, :BREAKDOWN_CUTOFF], task),
         }
-        if isinstance(model.scorer, SupportsFactors):
-            row["rank"] = next(iter(model.scorer.factors().values())).shape[1]
-        return row
 
     @property
     def per_user_folder(self) -> Path:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -220,32 +220,48 @@ def tune(
     return replace(result, edges=edges, added=added)
 
 
-def score_together(recipes: Sequence[Recipe], split: Split, metric: str, journal: str | Path) -> None:
+def score_together(
+    recipes: Sequence[Recipe],
+    data: Split | Interactions,
+    metric: str,
+    journal: str | Path,
+    on_fit: Callable[[SharedFit, float], None] | None = None,
+) -> None:
     """Evaluate recipes of several models with shared fits, and write the outcomes to the journal for later searches.
 
     No recipe is pruned: the recipe it lost to may be of another model, and so not be a point of the later search.
+
+    Parameters
+    ----------
+    recipes
+        The points.
+    data, metric, journal
+        As in `tune`.
+    on_fit
+        Called with every shared fit and its seconds before its outcomes are in the journal, to use the fit for more.
     """
-    search = RunningSearch(SplitObjective(split, metric), journal, np.float32)
+    search = RunningSearch(make_objective(data, metric), journal, np.float32)
     search.pruning_margin = float("inf")
-    search.evaluate(recipes)
+    search.evaluate(recipes, on_fit=on_fit)
 
 
-def search_recipes(recipes: Sequence[Recipe], split: Split, metric: str, journal: str | Path) -> Search:
-    """Search a list of recipes of one model on a validation split.
+def search_recipes(recipes: Sequence[Recipe], data: Split | Interactions, metric: str, journal: str | Path) -> Search:
+    """Search a list of recipes of one model.
 
     Parameters
     ----------
     recipes
         The points, which need not be the combinations of lists of values: `tune` is for those.
-    split, metric, journal
+    data, metric, journal
         As in `tune`.
 
     Returns
     -------
     Search
     """
-    warn_if_test_users(split)
-    search = RunningSearch(SplitObjective(split, metric), journal, np.float32)
+    if isinstance(data, Split):
+        warn_if_test_users(data)
+    search = RunningSearch(make_objective(data, metric), journal, np.float32)
     search.evaluate(recipes)
     return search.result(recipes)
 
@@ -255,7 +271,7 @@ def params_as_text(recipe: Recipe) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, Configurable) else value for name, value in recipe.params.items()}
 
 
-def make_objective(data: Split | Interactions, metric: MetricLike, fold_in: float, seed: int) -> Objective:
+def make_objective(data: Split | Interactions, metric: MetricLike, fold_in: float = 0.8, seed: int = 0) -> Objective:
     """Return the objective of a search on a split or on interactions."""
     if isinstance(data, Split):
         return SplitObjective(data, metric)
@@ -283,14 +299,21 @@ class RunningSearch:
         values = (format(value, ".12g") if isinstance(value, float) else repr(value) for value in canonical.params.values())
         return f"{type(canonical).__name__}({', '.join(values)})"
 
-    def evaluate(self, recipes: Sequence[Recipe], label: str = "tuning") -> None:
-        """Evaluate every recipe whose outcome is not known yet."""
+    def evaluate(
+        self,
+        recipes: Sequence[Recipe],
+        label: str = "tuning",
+        on_fit: Callable[[SharedFit, float], None] | None = None,
+    ) -> None:
+        """Evaluate every recipe whose outcome is not known yet; `on_fit` is called with each shared fit and its seconds."""
         points = {self.key(recipe): self.objective.canonical(recipe) for recipe in recipes}
         self.keys |= set(points)
         pending = {key: recipe for key, recipe in points.items() if not self.is_known(key)}
         with progress_bar(label, len(pending)) as advance:
             started = time.perf_counter()
             for fit in self.fits.fit(list(pending.values())):
+                if on_fit is not None:
+                    on_fit(fit, time.perf_counter() - started)
                 outcomes = self.outcomes(fit)
                 seconds = (time.perf_counter() - started) / len(outcomes)
                 for recipe, outcome in zip(fit.recipes, outcomes, strict=True):

@@ -1,0 +1,79 @@
+"""Autoencoders chosen by leave-one-user-out: each inverse serves the search and the test."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import pytest
+
+import gramian as gr
+from gramian.errors import SearchEdgeWarning
+from gramian.experiments.experiment import ModelEntry
+from gramian.experiments.runner import Benchmark
+from gramian.tuning import shared_fits
+from small_experiments import DATA, EVENTS, table
+
+GRID = {"dropout": [0.2, 0.5, 0.9], "l2": [5, 500]}
+EDLAE = ModelEntry("EDLAE", "EDLAE", GRID, as_published={"some": {"dropout": [0.5, 0.8], "l2": 5}})
+DEQL = ModelEntry("DEQL", "DEQL", {**GRID, "kept_weight": [0.5, 2]})
+LEFT_OUT = replace(DATA, leave_one_user_out=True)
+
+
+@pytest.fixture
+def inverses(monkeypatch):
+    made, solve = [], shared_fits.SharedFits.solve
+    monkeypatch.setattr(shared_fits.SharedFits, "solve", lambda self, *args: made.append(args) or solve(self, *args))
+    return made
+
+
+def test_the_choice_is_that_of_tune_without_one_user_each_and_the_figures_are_those_of_a_fit(tmp_path, fits):
+    split = gr.split.strong(EVENTS)
+    for entry, cell in zip(
+        (EDLAE, DEQL), Benchmark(tmp_path / "j.jsonl").run(table(EDLAE, DEQL, data=[LEFT_OUT])), strict=True
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SearchEdgeWarning)
+            search = gr.tune(entry.model, split.train, entry.search, "ndcg@20")
+        assert cell.recipe == search.recipe.to_json()
+        assert cell.row["chosen"]["value"] == pytest.approx(search.value)
+        assert cell.row["chosen"]["leave_one_user_out"] is True
+        report = gr.evaluate(search.recipe.fit(split.train), split, ["ndcg@20", "recall@20"])
+        assert cell.fit["metrics"] == pytest.approx(report.mean, abs=1e-6)
+        assert cell.fit["stderr"] == pytest.approx(report.stderr, abs=1e-6)
+
+
+def test_every_inverse_is_made_once(tmp_path, fits, inverses):
+    experiment = table(EDLAE, DEQL, data=[LEFT_OUT])
+    Benchmark(tmp_path / "j.jsonl").run(experiment, as_published=True)
+    assert len(inverses) == 6 + 1  # the grid's, and one that only the published grid has
+    before = (tmp_path / "j.jsonl").read_text()
+    cells = Benchmark(tmp_path / "j.jsonl").run(experiment, as_published=True)
+    assert len(inverses) == 6 + 1
+    assert (tmp_path / "j.jsonl").read_text() == before
+    assert cells[0].n_test_points == 2
+
+
+def test_a_killed_run_continues_at_the_inverse_it_was_making(tmp_path, fits, inverses, monkeypatch):
+    experiment, solve = table(EDLAE, data=[LEFT_OUT]), shared_fits.SharedFits.solve
+
+    def fail_at_the_fourth(self, *args):
+        if len(inverses) == 3:
+            raise KeyboardInterrupt
+        return solve(self, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_fits.SharedFits, "solve", fail_at_the_fourth)
+        with pytest.raises(KeyboardInterrupt):
+            Benchmark(tmp_path / "j.jsonl").run(experiment)
+    assert len(inverses) == 3
+    Benchmark(tmp_path / "j.jsonl").run(experiment)
+    assert len(inverses) == 6
+
+
+def test_other_models_are_chosen_on_validation(tmp_path, fits):
+    entry = ModelEntry("ItemKNN", "ItemKNN", {"neighbours": [5, 20]})
+    (cell,) = Benchmark(tmp_path / "j.jsonl").run(table(entry, data=[LEFT_OUT]))
+    search = gr.tune(gr.ItemKNN, gr.split.strong(EVENTS).validation, {"neighbours": [5, 20]}, "ndcg@20")
+    assert cell.row["chosen"]["objective"] == search.objective
+    assert "leave_one_user_out" not in cell.row["chosen"]
+    assert json.loads((tmp_path / "j.search.jsonl").read_text().splitlines()[0])["objective"] == search.objective
