@@ -321,7 +321,7 @@ class ModelEntry:
     published
         Data set → figures in the order of the experiment's metrics.
     params
-        Data set → values that replace those of `search` there.
+        Data set → values that replace those of `search` there, or a list of such replacements, whose grids are all tried.
     as_published
         Data set → a grid that is evaluated on the test split too. Its best point is shown beside ours, for comparison with
         figures that their authors selected on test.
@@ -333,7 +333,7 @@ class ModelEntry:
     recipe: str | None = None
     search: Grid | None = None
     published: Mapping[str, list[float]] = field(default_factory=dict)
-    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    params: Mapping[str, Grid] = field(default_factory=dict)
     as_published: Mapping[str, Grid] = field(default_factory=dict)
     refine: str | None = None
 
@@ -349,10 +349,10 @@ class ModelEntry:
 
     def search_grid(self, data: str) -> Grid | None:
         """Return the grid to try on a data set; None for the values the model declares."""
-        values = self.params.get(data)
-        if values is None:
-            return self.search
-        return {**self.search, **values} if isinstance(self.search, Mapping) and PAPER_UNITS not in self.search else values
+        values, search = self.params.get(data), self.search
+        if values is None or not isinstance(search, Mapping) or PAPER_UNITS in search:
+            return search if values is None else values
+        return {**search, **values} if isinstance(values, Mapping) else [{**search, **subgrid} for subgrid in values]
 
     def search_points(self, data: str) -> list[Recipe]:
         """Return the recipes to try on a data set."""
