@@ -17,7 +17,7 @@ RECIPE = gr.EDLAE(dropout=0.3, l2=10)
 def test_the_estimate_counts_bytes(monkeypatch):
     monkeypatch.setattr("gramian.core.recipe.available_bytes", lambda: 10**9)
     estimate = RECIPE.estimate(EVENTS)
-    assert estimate.peak_bytes == 4 * (150 * 150 + 150 * 150 + 6 * 150 * 150) + 8 * EVENTS.n_interactions
+    assert estimate.peak_bytes == 4 * (150 * 150 + 150 * 150 + 5 * 150 * 150) + 8 * EVENTS.n_interactions
     assert estimate.free_bytes == 10**9
     assert estimate.fits
     assert "fits" in str(estimate)
@@ -30,7 +30,7 @@ def test_the_estimate_with_a_file_is_what_the_file_takes(tmp_path):
     assert not (tmp_path / "not").exists()
     RECIPE.fit(EVENTS, scratch=tmp_path)
     assert estimate.disk_bytes == (tmp_path / SWEEP_FILE).stat().st_size
-    assert estimate.peak_bytes == 4 * 6 * 150 * 150 + 8 * EVENTS.n_interactions
+    assert estimate.peak_bytes == 4 * 5 * 150 * 150 + 8 * EVENTS.n_interactions
     assert estimate.free_disk_bytes > estimate.disk_bytes
 
 

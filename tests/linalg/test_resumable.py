@@ -116,14 +116,16 @@ import gramian as gr
 from gramian.data.synthetic import clustered
 from gramian.linalg.resumable import ResumableSweep
 
-def pending_blocks(self, original=ResumableSweep.pending_blocks):
-    for first, last, block in original(self):
-        yield first, last, block
-        if self.step == 1 and first > 0:
-            block[5:] = 0  # as if the product had stopped here
+def update_blocks(self, update, run, original=ResumableSweep.update_blocks):
+    def run_and_die(work, tiles):
+        run(work, tiles)
+        if self.step == 1 and tiles[0].first > 0:
+            tiles[0].values[5:] = 0  # as if the product had stopped here
             os.kill(os.getpid(), signal.SIGKILL)
 
-ResumableSweep.pending_blocks = pending_blocks
+    original(self, update, run_and_die)
+
+ResumableSweep.update_blocks = update_blocks
 gr.EDLAE(dropout=0.4, l2=20).fit(clustered({n_users}, {n_items}, {n_interactions}), scratch={folder!r})
 """
 

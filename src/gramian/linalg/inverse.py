@@ -7,8 +7,8 @@ The algorithm is one sweep over the block columns. Sweeping block K turns
 
 and sweeping every block once leaves −A⁻¹. With the Cholesky factor A_KK = R Rᵀ and E = A_rK R⁻ᵀ, the update is A_rr − E Eᵀ,
 as in a block Cholesky factorization. The sweep is therefore as stable as Cholesky followed by inversion and costs the same n³
-operations. All but O(n²·width) of them are in one matrix product per pair of blocks. Beside the matrix it needs memory for
-one block column.
+operations. All but O(n²·width) of them are in products of blocks, which are cut into tiles that the threads take from a queue
+(`tasks.py`). Beside the matrix it needs memory for one block column.
 
 Two measures make float32 safe. The matrix is first scaled to a unit diagonal. And before the sweep the matrix is
 multiplied by a few random vectors V, the probes; the finished inverse must map these products back to V.
@@ -16,17 +16,20 @@ multiplied by a few random vectors V, the probes; the finished inverse must map 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import get_blas_funcs, get_lapack_funcs
+from scipy.linalg import get_lapack_funcs
 
 from gramian.errors import Inaccurate
+from gramian.linalg.blas import multiply_triangular, subtract_product
 from gramian.linalg.symmetric import Symmetric
+from gramian.linalg.tasks import Runner, task_queue
 from gramian.progress import track
 
+TILE_ROWS = 512  # rows of a tile, the unit of work of a thread: 3 ms of one core in float32; see benchmarks/contention.py
 N_PROBES = 4  # random vectors of the accuracy check
 TOLERANCE = {np.dtype(np.float32): 2e-3, np.dtype(np.float64): 1e-6}  # largest residual; probes have entries of about 1
 INACCURATE_REMEDY = "Raise l2 (or dropout), or use float64: dtype='float64' in fit or in Gram.of"
@@ -39,7 +42,7 @@ def column_size(n: int, width: int) -> int:
 
 def pivot_size(n: int, width: int) -> int:
     """The number of elements in the sweep's temporary matrices of the size of a pivot block."""
-    return 6 * min(n, width) ** 2
+    return 5 * min(n, width) ** 2
 
 
 class SymmetricOperator(Protocol):
@@ -52,6 +55,23 @@ class SymmetricOperator(Protocol):
     def dtype(self) -> np.dtype: ...
 
     def __matmul__(self, right: np.ndarray) -> np.ndarray: ...
+
+
+class Tile(NamedTuple):
+    """The rows [top, bottom) of a block column [first, last), and a view of its values."""
+
+    first: int
+    last: int
+    top: int
+    bottom: int
+    values: np.ndarray
+
+
+def cut_tiles(first: int, last: int, block: np.ndarray) -> list[Tile]:
+    """Cut a block column, as `Symmetric.blocks` yields it, into tiles."""
+    n = first + len(block)
+    ranges = [(top, min(top + TILE_ROWS, n)) for top in range(first, n, TILE_ROWS)]
+    return [Tile(first, last, top, bottom, block[top - first : bottom - first]) for top, bottom in ranges]
 
 
 class Sweep:
@@ -77,9 +97,9 @@ class Sweep:
     def mark_prepared(self) -> None:
         """Record that `column` and `inverse_factor` of this step are complete."""
 
-    def pending_blocks(self) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Yield the blocks that this step has not updated yet, as `Symmetric.blocks` does."""
-        return self.matrix.blocks()
+    def update_blocks(self, update: Callable[[Tile], None], run: Runner) -> None:
+        """Call `update` once with every tile of the matrix."""
+        run(update, [tile for block in self.matrix.blocks() for tile in cut_tiles(*block)])
 
     def mark_finished(self) -> None:
         """Record that this step is complete."""
@@ -135,40 +155,66 @@ def inverse_residual(inverse: SymmetricOperator, x: sp.csr_array, s: np.ndarray,
 
 def sweep_blocks(sweep: Sweep, scale: np.ndarray) -> None:
     """Run a sweep from its current step to the end, which replaces the scaled matrix by the inverse of the original one."""
-    matrix = sweep.matrix
-    potrf, trtri, lauum = get_lapack_funcs(("potrf", "trtri", "lauum"), dtype=matrix.dtype)
-    trmm, gemm = get_blas_funcs(("trmm", "gemm"), dtype=matrix.dtype)
-    for first, last in track(matrix.spans()[sweep.step :], "inverting"):
-        width = last - first
-        column, workspace = (flat[: matrix.n * width].reshape(matrix.n, width) for flat in (sweep.column, sweep.workspace))
-        inverse_factor = sweep.inverse_factor[:width, :width]
-        if sweep.must_prepare():
-            for start, stop, block in matrix.blocks():
-                if start < first:
-                    column[start:stop] = block[first - start : last - start].T
-            column[first:] = matrix.block(first, last)  # A_rK, at full height
-            factor, failed = potrf(column[first:last], lower=1)
-            if failed:
-                pivot = f"a pivot not above 0 at item {first + failed - 1}"
-                raise Inaccurate("a positive definite matrix", pivot, INACCURATE_REMEDY)
-            inverse_factor[:], _ = trtri(factor, lower=1, overwrite_c=1)
-            column[first:last] = 0
-            trmm(1, inverse_factor, column.T, lower=1, overwrite_b=1)  # E = A_rK R⁻ᵀ
-            sweep.mark_prepared()
-        for start, stop, block in sweep.pending_blocks():
-            if start != first:
-                gemm(-1, column[start:].T, column[start:stop].T, beta=1, c=block, trans_a=1, overwrite_c=1)
-        if sweep.workspace is not sweep.column:
-            workspace[:] = column
-        trmm(1, inverse_factor, workspace.T, lower=1, trans_a=1, overwrite_b=1)  # E R⁻¹ = A_rK A_KK⁻¹
-        lower = np.tril(lauum(inverse_factor, lower=1)[0])  # of A_KK⁻¹ = R⁻ᵀ R⁻¹
-        workspace[first:last] = -(lower + np.tril(lower, -1).T)
-        for start, stop, block in matrix.blocks():
-            if start < first:
-                block[first - start : last - start] = workspace[start:stop].T
-        matrix.block(first, last)[:] = workspace[first:]
+    with task_queue() as run:
+        for first, last in track(sweep.matrix.spans()[sweep.step :], "inverting"):
+            sweep_block(sweep, first, last, run)
+
+        def undo_scale(tile: Tile) -> None:
+            values = tile.values
+            values *= -scale[tile.first : tile.last]
+            values *= scale[tile.top : tile.bottom, None]
+
+        sweep.update_blocks(undo_scale, run)
         sweep.mark_finished()
-    for first, last, block in sweep.pending_blocks():
-        block *= -scale[first:last]
-        block *= scale[first:, None]
+
+
+def sweep_block(sweep: Sweep, first: int, last: int, run: Runner) -> None:
+    """Sweep the block column [first, last)."""
+    matrix, width = sweep.matrix, last - first
+    column, workspace = (flat[: matrix.n * width].reshape(matrix.n, width) for flat in (sweep.column, sweep.workspace))
+    inverse_factor = sweep.inverse_factor[:width, :width]
+    row_ranges = [(top, min(top + TILE_ROWS, matrix.n)) for top in range(0, matrix.n, TILE_ROWS)]
+    above = [block for block in matrix.blocks() if block[0] < first]  # the blocks that hold the rows of this column above it
+
+    def read_row(block: tuple[int, int, np.ndarray]) -> None:
+        column[block[0] : block[1]] = block[2][first - block[0] : last - block[0]].T
+
+    def write_row(block: tuple[int, int, np.ndarray]) -> None:
+        block[2][first - block[0] : last - block[0]] = workspace[block[0] : block[1]].T
+
+    def update(tile: Tile) -> None:
+        if tile.first != first:
+            subtract_product(tile.values, column[tile.top : tile.bottom].T, column[tile.first : tile.last].T)
+
+    def finish(rows: tuple[int, int]) -> None:
+        part = workspace[slice(*rows)]
+        if sweep.workspace is not sweep.column:
+            part[:] = column[slice(*rows)]
+        multiply_triangular(inverse_factor, part.T, transpose=True)  # E R⁻¹ = A_rK A_KK⁻¹
+
+    if sweep.must_prepare():
+        run(read_row, above)
+        column[first:] = matrix.block(first, last)  # A_rK, at full height
+        inverse_factor[:] = invert_factor(column[first:last], first)
+        column[first:last] = 0
+        run(lambda rows: multiply_triangular(inverse_factor, column[slice(*rows)].T), row_ranges)  # E = A_rK R⁻ᵀ
+        sweep.mark_prepared()
+    sweep.update_blocks(update, run)
+    run(finish, row_ranges)
+    (lauum,) = get_lapack_funcs(("lauum",), dtype=matrix.dtype)
+    lower = np.tril(lauum(inverse_factor, lower=1)[0])  # of A_KK⁻¹ = R⁻ᵀ R⁻¹
+    workspace[first:last] = -(lower + np.tril(lower, -1).T)
+    run(write_row, above)
+    matrix.block(first, last)[:] = workspace[first:]
     sweep.mark_finished()
+
+
+def invert_factor(pivot: np.ndarray, first: int) -> np.ndarray:
+    """R⁻¹ of the Cholesky factor R of a pivot block, whose first item is `first`. Raises `Inaccurate` if there is none."""
+    potrf, trtri = get_lapack_funcs(("potrf", "trtri"), dtype=pivot.dtype)
+    factor, failed = potrf(pivot, lower=1)
+    if failed:
+        item = f"a pivot not above 0 at item {first + failed - 1}"
+        raise Inaccurate("a positive definite matrix", item, INACCURATE_REMEDY)
+    inverse_factor: np.ndarray = trtri(factor, lower=1, overwrite_c=1)[0]
+    return inverse_factor

@@ -2,13 +2,14 @@
 
 `inverse_panels` multiplies by W = A · diag(factor) + diag(diagonal) for a half-stored symmetric A. For each panel of 64
 columns it packs the rows of W that the histories touch into one table (256 bytes a row in float32), which stays in cache, and
-sums each user's packed rows in 64 accumulators. Threads work on different users; for a few users, as in a single request,
-they work on different panels instead, in one launch.
+sums each user's packed rows in 64 accumulators. Threads work on different panels, ahead of the panel that is asked for; for a
+few users, as in a single request, they do so in one launch.
 
 `row_panels` multiplies by a dense W, which takes twice the memory and needs no packing. `dense_panels` multiplies factors by
 factors through BLAS. `multiply_sparse` and `multiply_gram` are sparse × dense and XᵀX × dense on all threads.
 """
 
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
@@ -16,6 +17,7 @@ import scipy.sparse as sp
 from numba import get_num_threads, njit, prange
 
 from gramian.linalg.symmetric import PANEL, Symmetric, locate_column
+from gramian.linalg.tasks import map_ahead
 
 FEW_USERS = 32  # up to this many, all scores of all users at once take less memory than one panel of a large batch
 DENSE_PANEL = 512  # columns of a panel multiplied by BLAS
@@ -26,7 +28,7 @@ LONG_STRIP = 2048  # the same for many users: shorter strips were up to twice as
 def inverse_panels(
     histories: sp.csr_array, matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (first, histories · W[:, first : first + width]). The next panel overwrites the memory of the last."""
+    """Yield (first, histories · W[:, first : first + width]). A later panel overwrites the memory of this one."""
     touched, compact = np.unique(histories.indices, return_inverse=True)
     indptr, compact = histories.indptr.astype(np.int64), compact.astype(np.int32)
     weights = (matrix.buffer, matrix.n, matrix.width, factor, diagonal)
@@ -35,12 +37,21 @@ def inverse_panels(
         multiply_few(scores, indptr, compact, histories.data, touched, *weights)
         yield 0, scores
         return
-    packed = np.empty((len(touched), PANEL), matrix.dtype)
-    sums = np.empty((histories.shape[0], PANEL), matrix.dtype)
-    for first in range(0, matrix.n, PANEL):
+    shapes = (len(touched), PANEL), (histories.shape[0], PANEL)
+    spare: deque[tuple[np.ndarray, ...]] = deque()  # tables and sums that no thread and no caller uses
+
+    def multiply(first: int) -> tuple[int, tuple[np.ndarray, ...]]:
+        try:
+            packed, sums = arrays = spare.pop()
+        except IndexError:
+            packed, sums = arrays = tuple(np.empty(shape, matrix.dtype) for shape in shapes)
         pack_panel(packed, touched, first, *weights)
         multiply_packed(sums, indptr, compact, histories.data, packed)
-        yield first, sums[:, : matrix.n - first]
+        return first, arrays
+
+    for first, arrays in map_ahead(multiply, range(0, matrix.n, PANEL)):
+        yield first, arrays[1][:, : matrix.n - first]
+        spare.append(arrays)
 
 
 def expand_rows(matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
@@ -64,12 +75,17 @@ def row_panels(histories: sp.csr_array, rows: np.ndarray) -> Iterator[tuple[int,
 
 def dense_panels(left: np.ndarray, right: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Yield (first, left · right[first : first + width]ᵀ). The next panel overwrites the memory of the last."""
-    n = len(right)
-    panel = np.empty((len(left), min(n, DENSE_PANEL)), left.dtype)
-    for first in range(0, n, DENSE_PANEL):
-        if n - first < panel.shape[1]:
-            panel = np.empty((len(left), n - first), left.dtype)
-        yield first, np.matmul(left, right[first : first + DENSE_PANEL].T, out=panel)
+    n, spare = len(right), deque[np.ndarray]()
+
+    def multiply(first: int) -> tuple[int, np.ndarray]:
+        width = min(DENSE_PANEL, n - first)
+        panel = spare.pop() if spare and width == DENSE_PANEL else np.empty((len(left), width), left.dtype)
+        return first, np.matmul(left, right[first : first + DENSE_PANEL].T, out=panel)
+
+    for first, panel in map_ahead(multiply, range(0, n, DENSE_PANEL)):
+        yield first, panel
+        if panel.shape[1] == DENSE_PANEL:
+            spare.append(panel)
 
 
 def multiply_sparse(left: sp.csr_array, right: np.ndarray) -> np.ndarray:
@@ -116,9 +132,9 @@ def accumulate_rows(total, indices, data, packed, start, stop):  # type: ignore[
             total[c] += weight * row[c]
 
 
-@njit(parallel=True, cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def pack_panel(packed, touched, first, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
-    for t in prange(len(touched)):
+    for t in range(len(touched)):
         pack_row(packed[t], touched[t], first, buffer, n, block, factor, diagonal)
 
 
@@ -131,9 +147,9 @@ def expand_rows_kernel(rows, buffer, n, block, factor, diagonal):  # type: ignor
                 pack_row(rows[r, first : first + PANEL], r, first, buffer, n, block, factor, diagonal)
 
 
-@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, fastmath={"contract"})
 def multiply_packed(sums, indptr, indices, data, packed):  # type: ignore[no-untyped-def]
-    for u in prange(len(indptr) - 1):
+    for u in range(len(indptr) - 1):
         total = np.zeros(PANEL, sums.dtype)
         accumulate_rows(total, indices, data, packed, indptr[u], indptr[u + 1])
         for c in range(PANEL):

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from math import prod
 from pathlib import Path
@@ -23,9 +23,10 @@ import numpy as np
 import psutil
 
 from gramian.errors import InvalidInput, NotEnoughMemory, RestartWarning
-from gramian.linalg.inverse import N_PROBES, Sweep, column_size
+from gramian.linalg.inverse import N_PROBES, Sweep, Tile, column_size, cut_tiles
 from gramian.linalg.memory import format_bytes, is_memory_backed, require_memory
 from gramian.linalg.symmetric import BLOCK_WIDTH, Symmetric, stored_size
+from gramian.linalg.tasks import Runner
 
 SCRATCH_FORMAT = 1  # version of the file layout; a file of another version is never resumed
 SWEEP_FILE, STATUS_FILE, LOCK_FILE = "gramian-sweep.bin", "gramian-facts.json", "gramian-lock"
@@ -97,7 +98,7 @@ class ResumableSweep(Sweep):
     def mark_prepared(self) -> None:
         self.counters[PREPARED] = self.step + 1
 
-    def pending_blocks(self) -> Iterator[tuple[int, int, np.ndarray]]:
+    def update_blocks(self, update: Callable[[Tile], None], run: Runner) -> None:
         for piece, (first, last, block) in enumerate(self.matrix.blocks(), self.step * self.pieces_per_step):
             if piece < self.counters[DONE]:
                 continue
@@ -107,7 +108,7 @@ class ResumableSweep(Sweep):
             else:
                 backup[:] = block
                 self.counters[SAVED] = piece + 1
-            yield first, last, block
+            run(update, cut_tiles(first, last, block))
             self.counters[DONE] = piece + 1
 
     def mark_finished(self) -> None:
