@@ -6,7 +6,8 @@ sums each user's packed rows in 64 accumulators. Threads work on different panel
 few users, as in a single request, they do so in one launch.
 
 `row_panels` multiplies by a dense W, which takes twice the memory and needs no packing. `dense_panels` multiplies factors by
-factors through BLAS. `multiply_sparse` and `multiply_gram` are sparse × dense and XᵀX × dense on all threads.
+factors through BLAS. `multiply_sparse`, `multiply_by_sparse` and `multiply_gram` are sparse × dense, sparse × sparse and
+XᵀX × dense on all threads.
 """
 
 from collections import deque
@@ -93,6 +94,14 @@ def multiply_sparse(left: sp.csr_array, right: np.ndarray) -> np.ndarray:
     data, right = left.data.astype(right.dtype, copy=False), np.ascontiguousarray(right)
     out = np.zeros((left.shape[0], right.shape[1]), right.dtype)
     multiply_sparse_kernel(out, left.indptr, left.indices, data, right)
+    return out
+
+
+def multiply_by_sparse(left: sp.csr_array, right: sp.csr_array) -> np.ndarray:
+    """left · right, sparse by sparse, as a dense array. The time is that of the products that are not 0, and to clear it."""
+    out = np.empty((left.shape[0], right.shape[1]), right.dtype)
+    data = left.data.astype(right.dtype, copy=False)
+    multiply_by_sparse_kernel(out, left.indptr, left.indices, data, right.indptr, right.indices, right.data)
     return out
 
 
@@ -209,6 +218,17 @@ def multiply_sparse_kernel(out, indptr, indices, data, right):  # type: ignore[n
                 weight = data[p]
                 for c in range(len(total)):
                     total[c] += weight * strip[c]
+
+
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
+def multiply_by_sparse_kernel(out, indptr, indices, data, right_ptr, right_indices, right_data):  # type: ignore[no-untyped-def]
+    for row in prange(len(indptr) - 1):
+        total = out[row]
+        total[:] = 0
+        for p in range(indptr[row], indptr[row + 1]):
+            k, weight = indices[p], data[p]
+            for q in range(right_ptr[k], right_ptr[k + 1]):
+                total[right_indices[q]] += weight * right_data[q]
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})

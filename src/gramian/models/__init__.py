@@ -55,6 +55,7 @@ from gramian.models.slim import SLIM as SLIM
 from gramian.models.solvers import Cholesky as Cholesky
 from gramian.models.solvers import ConjugateGradient as ConjugateGradient
 from gramian.models.solvers import Subspace as Subspace
+from gramian.models.sparse_edlae import SparseEDLAE as SparseEDLAE
 from gramian.models.svdae import SVDAE as SVDAE
 from gramian.models.turbocf import TurboCF as TurboCF
 
@@ -62,7 +63,7 @@ for model in (
     Popularity,
     *(EASE, DLAE, EDLAE, DEQL, RDLAE, DebiasedEASE, DAN),  # full rank
     *(LRR, LowRankDLAE, LowRankEDLAE, ADMMEDLAE, ALSEDLAE, RegularizedPCA, DropoutMF, WLAE, VLAE, NuclearNormMF),  # low rank
-    *(SLIM, ItemKNN, RP3beta),  # sparse
+    *(SLIM, SparseEDLAE, ItemKNN, RP3beta),  # sparse
     *(IALS, WRMF, DebiasedIALS, RG2, RG2ALS, RGX, RG2NewtonCG),  # factor models
     *(GFCF, ChebyCF, BSPM, TurboCF, SGFCF, SVDAE),  # graph filters
     *(CEASE, AddEASE, L3AE, FeatureIALS),  # with features of the items

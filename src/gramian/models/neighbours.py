@@ -35,8 +35,12 @@ class NeighbourRecipe(Recipe):
         self, events: Interactions, x: sp.csr_array, a: np.ndarray, b: np.ndarray, shrinkage: float = 0.0
     ) -> SparseWeights:
         """Return the largest weights S_ij·a_i·b_j of every item, with S the Gram matrix of x."""
-        require_memory(self.fit_bytes(events, np.float32), f"{self.neighbours:,} neighbours of each item", "Keep fewer")
+        self.require_fit_memory(events)
         return SparseWeights(nearest_neighbours(x, a, b, shrinkage, self.neighbours))
+
+    def require_fit_memory(self, events: Interactions) -> None:
+        """Raise `NotEnoughMemory` if the fit does not fit into memory."""
+        require_memory(self.fit_bytes(events, np.float32), f"{self.neighbours:,} neighbours of each item", "Keep fewer")
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
         by_row_and_column = 12 * events.n_interactions

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from gramian.core.ranking import mix_panels
 from gramian.core.registry import SCORERS
 from gramian.core.scorer import (
+    USERS_PER_BLOCK,
     Panels,
     SavedScorer,
     Scorer,
@@ -23,11 +24,13 @@ from gramian.core.scorer import (
 from gramian.io.damage import require_content
 from gramian.io.sparse import load_csr, save_csr
 from gramian.linalg.memory import require_memory
-from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, multiply_sparse, row_panels
+from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, multiply_by_sparse, multiply_sparse, row_panels
 from gramian.linalg.reranking import compare_symmetric, compare_vectors
 from gramian.linalg.sparse import scale_columns
 from gramian.linalg.symmetric import PANEL, Symmetric
 from gramian.validation import is_number
+
+SPARSE_SCORES = 1 << 24  # scores of sparse weights that are in memory at once: 64 MB
 
 
 class SymmetricWeights(Scorer):
@@ -290,9 +293,12 @@ class SparseWeights(Scorer):
     def n_items(self) -> int:
         return int(self.matrix.shape[1])
 
+    @property
+    def users_per_block(self) -> int:
+        return min(USERS_PER_BLOCK, max(1, SPARSE_SCORES // self.n_items))
+
     def panels(self, histories: sp.csr_array) -> Panels:
-        for first in range(0, self.n_items, PANEL):
-            yield first, multiply_sparse(histories, self.by_column[:, first : first + PANEL].toarray())
+        yield 0, multiply_by_sparse(histories, self.matrix)
 
     def similar(self, item: int) -> np.ndarray:
         """Return the sum of both weights between two items, W_ij + W_ji."""

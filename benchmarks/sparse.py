@@ -1,0 +1,60 @@
+"""SparseEDLAE against EDLAE with the same dropout and l2: quality on the test users, memory of the model, seconds of the fit.
+
+    python benchmarks/sparse.py gowalla --dropout 0.8 --l2 40 --neighbours 100 400
+    python benchmarks/sparse.py amazon-beauty-m1 --dropout 0.2 --l2 100
+
+Nothing is chosen here: the parameters are those of EDLAE. Its metrics are taken from the journal of the papers' tables if they
+are there, since its inverse takes minutes; otherwise it is fitted in the same run. Rows go to results/sparse.jsonl.
+"""
+
+import argparse
+from typing import Any
+
+from journal import append, rows
+from measure import seconds
+
+import gramian as gr
+from gramian.data.synthetic import clustered
+from gramian.linalg.symmetric import stored_size
+
+METRICS = ["recall@20", "ndcg@20"]
+
+
+def measure_exact(name: str, recipe: gr.EDLAE, split: gr.Split) -> dict[str, Any]:
+    """Return the metrics of EDLAE, with the revision that measured them if they are from the journal."""
+    for row in reversed(rows("papers")):
+        is_same = row.get("kind") == "fit" and row["data"] == name and row["split"] == split.fingerprint
+        if is_same and row["recipe"] == recipe.to_json():
+            return {"metrics": {metric: row["metrics"][metric] for metric in METRICS}, "journal_revision": row["revision"]}
+    models: list[gr.Recommender] = []
+    elapsed = seconds(lambda: models.append(recipe.fit(split.train)))
+    return {"metrics": gr.evaluate(models[0], split, METRICS).mean, "seconds": elapsed}
+
+
+def run(name: str, dropout: float, l2: float, neighbours: list[int]) -> None:
+    """Measure one data set."""
+    split = gr.split.published(name)
+    exact = measure_exact(name, gr.EDLAE(dropout=dropout, l2=l2), split)
+    dense_bytes = 4 * stored_size(split.train.n_items)
+    print(f"{name}: EDLAE {exact['metrics']}, {dense_bytes / 1e6:,.0f} MB", flush=True)
+    for k in neighbours:
+        recipe, models = gr.SparseEDLAE(dropout, l2, k), []
+        elapsed = seconds(lambda recipe=recipe, models=models: models.append(recipe.fit(split.train)))
+        metrics, matrix = gr.evaluate(models[0], split, METRICS).mean, models[0].scorer.matrix
+        n_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
+        ratios = {metric: metrics[metric] / exact["metrics"][metric] for metric in METRICS}
+        row = {"data": name, "recipe": recipe.to_json(), "seconds": elapsed, "metrics": metrics, "model_bytes": n_bytes}
+        append("sparse", row | {"exact": exact, "ratios": ratios, "memory_ratio": n_bytes / dense_bytes})
+        shown = ", ".join(f"{metric} {metrics[metric]:.4f} ({ratio:.3f} × exact)" for metric, ratio in ratios.items())
+        print(f"  {k} neighbours: {shown}, {n_bytes / dense_bytes:.3f} of the memory, {elapsed:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="a data set with a published split")
+    parser.add_argument("--dropout", type=float, default=0.3)
+    parser.add_argument("--l2", type=float, default=100.0)
+    parser.add_argument("--neighbours", type=int, nargs="+", default=[50, 100, 200])
+    options = parser.parse_args()
+    gr.SparseEDLAE(neighbours=5).fit(clustered(200, 100, 2_000)).recommend([0], k=5)  # compile
+    run(options.data, options.dropout, options.l2, options.neighbours)
