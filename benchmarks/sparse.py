@@ -14,8 +14,10 @@ from journal import append, rows
 from measure import seconds
 
 import gramian as gr
+from gramian.core.recipe import Recipe
 from gramian.data.synthetic import clustered
 from gramian.linalg.symmetric import stored_size
+from gramian.models.scorers import SparseWeights
 
 METRICS = ["recall@20", "ndcg@20"]
 
@@ -26,9 +28,15 @@ def measure_exact(name: str, recipe: gr.EDLAE, split: gr.Split) -> dict[str, Any
         is_same = row.get("kind") == "fit" and row["data"] == name and row["split"] == split.fingerprint
         if is_same and row["recipe"] == recipe.to_json():
             return {"metrics": {metric: row["metrics"][metric] for metric in METRICS}, "journal_revision": row["revision"]}
+    model, elapsed = fit(recipe, split)
+    return {"metrics": gr.evaluate(model, split, METRICS).mean, "seconds": elapsed}
+
+
+def fit(recipe: Recipe, split: gr.Split) -> tuple[gr.Recommender, float]:
+    """Return the fitted model, and the seconds of the fit."""
     models: list[gr.Recommender] = []
     elapsed = seconds(lambda: models.append(recipe.fit(split.train)))
-    return {"metrics": gr.evaluate(models[0], split, METRICS).mean, "seconds": elapsed}
+    return models[0], elapsed
 
 
 def run(name: str, dropout: float, l2: float, neighbours: list[int]) -> None:
@@ -38,9 +46,10 @@ def run(name: str, dropout: float, l2: float, neighbours: list[int]) -> None:
     dense_bytes = 4 * stored_size(split.train.n_items)
     print(f"{name}: EDLAE {exact['metrics']}, {dense_bytes / 1e6:,.0f} MB", flush=True)
     for k in neighbours:
-        recipe, models = gr.SparseEDLAE(dropout, l2, k), []
-        elapsed = seconds(lambda recipe=recipe, models=models: models.append(recipe.fit(split.train)))
-        metrics, matrix = gr.evaluate(models[0], split, METRICS).mean, models[0].scorer.matrix
+        recipe = gr.SparseEDLAE(dropout, l2, k)
+        model, elapsed = fit(recipe, split)
+        assert isinstance(model.scorer, SparseWeights)
+        metrics, matrix = gr.evaluate(model, split, METRICS).mean, model.scorer.matrix
         n_bytes = matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes
         ratios = {metric: metrics[metric] / exact["metrics"][metric] for metric in METRICS}
         row = {"data": name, "recipe": recipe.to_json(), "seconds": elapsed, "metrics": metrics, "model_bytes": n_bytes}
