@@ -114,7 +114,8 @@ PUBLIC = {
     "LRR", "LowRankDLAE", "LowRankEDLAE", "LowRankRegression", "MODELS", "Metric", "MissingExplanation", "ModelComparison",
     "MultiBehaviorEASE", "NuclearNormMF", "Popularity", "PrintedUpdates", "Profile", "RDLAE", "RG2", "RG2ALS", "RG2NewtonCG",
     "RGX", "RP3beta", "RankPath", "Recommendations", "Recommender", "RegularizedPCA", "Report", "Retraining", "SGFCF", "SLIM",
-    "SLIST", "SVDAE", "Search", "Selection", "SparseEDLAE", "Split", "SteckUpdates", "Subspace", "TALE", "TurboCF", "VLAE", "WLAE", "WRMF",
+    "SLIST", "SVDAE", "Search", "Selection", "SparseEDLAE",
+    "Split", "SteckUpdates", "Subspace", "TALE", "TurboCF", "VLAE", "WLAE", "WRMF",
     "auto", "compare", "datasets", "describe", "epoch_path", "equivalent", "errors", "evaluate", "evaluate_by_popularity",
     "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "rerank", "retrain", "split", "tune",
 }  # fmt: skip

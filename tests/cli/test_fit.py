@@ -105,9 +105,13 @@ def test_a_dry_run_prints_the_memory_of_a_fit_and_fits_nothing(csv, tmp_path):
 
 def test_a_dry_run_names_the_ways_out(csv, monkeypatch):
     monkeypatch.setattr("gramian.core.recipe.available_bytes", lambda: 1_000)
-    found = ok("fit", csv, "--model", "ease", "--dry-run")
+    words = "fit", csv, "--model", "ease", "--dry-run"
+    found = ok(*words)
     assert "1 kB free memory: it does not fit." in found
     assert "--scratch FOLDER" in found
+    assert "sparseedlae" not in found  # which does not fit either
+    monkeypatch.setattr(gr.SparseEDLAE, "fit_bytes", lambda recipe, events, dtype: 500)
+    assert re.search(r"--model sparseedlae: SparseEDLAE\(.*\) needs 500 bytes of 1 kB free memory: it fits\.", ok(*words))
 
 
 def test_fit_with_a_scratch_folder_leaves_no_trace_of_it(csv, model, tmp_path):

@@ -26,12 +26,14 @@ from gramian.cli.render import announce, print_compile_footnote, print_json, pri
 from gramian.cli.spark_source import read_spark_events
 from gramian.core.estimate import Estimate
 from gramian.core.recipe import Recipe
+from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput
 from gramian.experiments.trial import MeasuredCost
 from gramian.io.checkpoints import clear_checkpoints
 from gramian.io.folder import require_writable_folder
 from gramian.linalg.memory import format_bytes
 from gramian.linalg.resumable import clear_scratch
+from gramian.models.sparse_edlae import SparseEDLAE
 
 ENGINES = ("local", "spark")
 
@@ -89,7 +91,7 @@ def fit_command(
             print_json(facts | asdict(estimate) | {"fits": estimate.fits})
         else:
             print_text(f"{format_recipe(recipe)} on {events} {estimate}.")
-            print_alternatives(recipe, estimate, scratch)
+            print_alternatives(recipe, estimate, events, scratch)
         return
     announce(f"fitting {format_recipe(recipe)}")
     with MeasuredCost() as cost:
@@ -108,7 +110,7 @@ def fit_command(
     print_next_command("recommend", out_folder, "--history", example_item(fitted.catalog))
 
 
-def print_alternatives(recipe: Recipe, estimate: Estimate, scratch: str | None) -> None:
+def print_alternatives(recipe: Recipe, estimate: Estimate, events: Interactions, scratch: str | None) -> None:
     """Print what to do instead, if the fit needs more memory than is free."""
     if estimate.fits:
         return
@@ -119,3 +121,6 @@ def print_alternatives(recipe: Recipe, estimate: Estimate, scratch: str | None) 
     else:
         advice = "Add --scratch FOLDER to keep the matrix in a file"
     print_text(f"{advice}, or keep fewer items with --k-core.")
+    sparse = SparseEDLAE()
+    if (sparse_estimate := sparse.estimate(events)).fits and recipe != sparse:
+        print_text(f"Or add --model sparseedlae: {format_recipe(sparse)} {sparse_estimate}.")

@@ -215,8 +215,8 @@ class GramRecipe(Recipe):
         require_memory(
             self.fit_bytes(events, dtype),
             f"fitting {events.n_items:,} items in {np.dtype(dtype)}",
-            "Keep fewer items (events.k_core, --k-core), choose a model that needs no matrix (SparseEDLAE, ChebyCF, LRR), or, with a "
-            "full-rank autoencoder, keep the matrix in a file (scratch=folder, --scratch)",
+            "Keep fewer items (events.k_core, --k-core), choose a model that needs no matrix (SparseEDLAE, ChebyCF, LRR), or, "
+            "with a full-rank autoencoder, keep the matrix in a file (scratch=folder, --scratch)",
         )
         return Gram.of(events, dtype, **self.gram_powers._asdict())
 
