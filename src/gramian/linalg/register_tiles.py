@@ -8,11 +8,15 @@ tiles.
     `add_tile`         C += scale · UᵀV for one tile C, with the sum over the rows of U and V
     `solve_tile`       X ← U⁻ᵀX for the TILE_ROWS rows X of a tile and a triangle U
     `transpose_tile`   a square of TILE_ROWS
+    `dot_rows`         Fx for the TILE_ROWS rows of F
+    `add_rows`         y += Fᵀc for the TILE_ROWS rows of F, and `add_squares` with the squares of F's elements
     `take_next`        the next number of a counter that threads share
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import binding, ir  # type: ignore[import-untyped]
@@ -37,8 +41,9 @@ class VectorBuilder:
         self.fmuladd = cgutils.get_or_insert_function(builder.module, function_type, name)
 
     def start(self, array_type: Any, array: Any, at: Any) -> Any:
-        """The address of an element."""
-        return self.builder.gep(self.context.make_array(array_type)(self.context, self.builder, array).data, [at])
+        """The address of an element; of the first one for None."""
+        data = self.context.make_array(array_type)(self.context, self.builder, array).data
+        return data if at is None else self.builder.gep(data, [at])
 
     def rows(self, start: Any, stride: Any) -> list[Any]:
         """The addresses of TILE_ROWS vectors."""
@@ -64,7 +69,25 @@ class VectorBuilder:
 
     def shuffle(self, a: Any, b: Any, lanes: list[int]) -> Any:
         """The named lanes of two vectors, those of the second counted on from those of the first."""
-        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), lanes))
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes))
+
+    def sum_lanes(self, vectors: list[Any]) -> list[Any]:
+        """The sums of each vector's lanes, in order, in as few vectors as hold them."""
+        n_parts = self.lanes  # of each sum
+        while n_parts > len(vectors):
+            n_parts //= 2
+            low, high = list(range(n_parts)), list(range(n_parts, 2 * n_parts))
+            vectors = [self.add_lanes(vector, vector, low, high) for vector in vectors]
+        while n_parts > 1:
+            n_parts //= 2
+            lanes = range(0, 2 * vectors[0].type.count, 2)
+            even, odd = list(lanes), [lane + 1 for lane in lanes]
+            vectors = [self.add_lanes(a, b, even, odd) for a, b in zip(vectors[::2], vectors[1::2], strict=True)]
+        return vectors
+
+    def add_lanes(self, a: Any, b: Any, first: list[int], second: list[int]) -> Any:
+        """The sum of two choices of lanes of two vectors."""
+        return self.builder.fadd(self.shuffle(a, b, first), self.shuffle(a, b, second))
 
     def multiply_add(self, a: Any, b: Any, c: Any) -> Any:
         """a · b + c."""
@@ -114,7 +137,7 @@ def solve_tile(typing_context: Any, x: Any, at: Any, stride: Any, triangle: Any)
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args
         addresses = write.rows(write.start(kinds[0], args[0], args[1]), args[2])
-        start = write.start(kinds[3], args[3], ir.Constant(ir.IntType(64), 0))
+        start = write.start(kinds[3], args[3], None)
         rows = [write.load(address) for address in addresses]
         for j in range(TILE_ROWS):
             rows[j] = builder.fmul(rows[j], write.broadcast_element(start, j * TILE_ROWS + j))
@@ -148,6 +171,64 @@ def transpose_tile(typing_context: Any, out: Any, out_at: Any, out_stride: Any, 
         return context.get_dummy_value()
 
     return types.void(out, types.intp, types.intp, x, types.intp, types.intp), generate
+
+
+@intrinsic
+def dot_rows(typing_context: Any, out: Any, out_at: Any, f: Any, at: Any, stride: Any, x: Any, width: Any) -> Any:
+    """out[r] = Σ_k f[r, k] x[k], for k below `width`, which is padded to whole vectors."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args
+        rows, x_start = write.rows(write.start(kinds[2], args[2], args[3]), args[4]), write.start(kinds[5], args[5], None)
+        zero = ir.Constant(write.vector, [0.0] * write.lanes)
+        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(TILE_ROWS)]
+        with loop_vectors(builder, args[6], write.lanes) as (vector, element):
+            right = write.load(builder.gep(x_start, [element]))
+            for row, total in zip(rows, sums, strict=True):
+                builder.store(write.multiply_add(write.load(builder.gep(row, [vector])), right, builder.load(total)), total)
+        totals = write.sum_lanes([builder.load(total) for total in sums])
+        start = write.start(kinds[0], args[0], args[1])
+        for number, vector in enumerate(totals):
+            address = builder.gep(start, [ir.Constant(ir.IntType(64), number * vector.type.count)])
+            builder.store(vector, builder.bitcast(address, vector.type.as_pointer()), align=write.itemsize)
+        return context.get_dummy_value()
+
+    integers = types.intp
+    return types.void(out, integers, f, integers, integers, x, integers), generate
+
+
+def define_add(squares: bool) -> Any:
+    """Define an intrinsic that adds scaled rows, or scaled squares of rows, to a vector."""
+
+    def declare(typing_context: Any, y: Any, f: Any, at: Any, stride: Any, scales: Any, scales_at: Any, width: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args
+            rows, y_start = write.rows(write.start(kinds[1], args[1], args[2]), args[3]), write.start(kinds[0], args[0], None)
+            scale_start = write.start(kinds[4], args[4], args[5])
+            scales = [write.broadcast_element(scale_start, row) for row in range(TILE_ROWS)]
+            with loop_vectors(builder, args[6], write.lanes) as (vector, element):
+                total = write.load(builder.gep(y_start, [element]))
+                for row, scale in zip(rows, scales, strict=True):
+                    value = write.load(builder.gep(row, [vector]))
+                    total = write.multiply_add(builder.fmul(value, scale) if squares else scale, value, total)
+                write.store(total, builder.gep(y_start, [element]))
+            return context.get_dummy_value()
+
+        integers = types.intp
+        return types.void(y, f, integers, integers, scales, integers, integers), generate
+
+    return intrinsic(declare)
+
+
+add_rows, add_squares = define_add(squares=False), define_add(squares=True)
+
+
+@contextmanager
+def loop_vectors(builder: Any, width: Any, lanes: int) -> Iterator[tuple[Any, Any]]:
+    """Loop over the vectors of a padded width: the number of each, and of its first element."""
+    count = builder.sdiv(width, ir.Constant(width.type, lanes))
+    with cgutils.for_range(builder, count) as loop:
+        yield loop.index, builder.mul(loop.index, ir.Constant(width.type, lanes))
 
 
 @intrinsic

@@ -35,15 +35,16 @@ from scipy.linalg import eigh
 
 from gramian.errors import Inaccurate
 from gramian.linalg.prefetch import prefetch_ahead
-from gramian.linalg.register_tiles import TILE_ROWS, take_next
+from gramian.linalg.register_tiles import TILE_ROWS, add_rows, add_squares, dot_rows, take_next
 from gramian.linalg.small_systems import (
     CHUNK,
     FASTMATH,
-    add_four_scaled,
     add_products,
     dot_product,
+    gather_rows,
     padded_size,
     padded_stride,
+    scale_rows,
     set_identity,
     solve_long_row,
     solve_positive_definite,
@@ -52,7 +53,7 @@ from gramian.linalg.small_systems import (
 
 UNOBSERVED_WEIGHT, EXTRA_WEIGHT, EXTRA_TARGET, UNOBSERVED_TARGET, RIDGE = range(5)  # the columns of a row's coefficients
 COLUMN_WEIGHT, COLUMN_TARGET = range(2)  # the columns of a column's coefficients
-COPY_BYTES = 512 * 1024  # of factors, up to which a row's are copied for the next passes: half the second-level cache of a core
+GATHERED_ROWS = 256  # factors copied at a time for conjugate gradients; a longer row is gathered anew for every step
 
 
 @dataclass(frozen=True)
@@ -166,13 +167,13 @@ def shared_kernel(  # type: ignore[no-untyped-def]
 
 @njit(inline="always")
 def set_weights(weights, targets, coefficient, columns, data, by_column):  # type: ignore[no-untyped-def]
-    # w_j and t_j of a row's columns, and 0 for up to three more, so that they can be handled four at a time
+    # w_j and t_j of a row's columns, and 0 to the end of the last tile
     n = len(columns)
     for j in range(n):
         weights[j] = coefficient[EXTRA_WEIGHT] * by_column[columns[j], COLUMN_WEIGHT] * abs(data[j])
         targets[j] = coefficient[EXTRA_TARGET] * by_column[columns[j], COLUMN_TARGET] * positive_part(data[j])
-    weights[n : n + 3] = 0
-    targets[n : n + 3] = 0
+    weights[n : n + TILE_ROWS] = 0
+    targets[n : n + TILE_ROWS] = 0
 
 
 @njit(inline="always")
@@ -196,35 +197,11 @@ def longest_row(indptr):  # type: ignore[no-untyped-def]
     return longest
 
 
-@njit(inline="always")
-def four_rows(table, places, j):  # type: ignore[no-untyped-def]
-    # the rows of the table at places[j], …, places[j + 3]; the last one again where there are fewer
-    last = len(places) - 1
-    return (
-        table[places[j]],
-        table[places[min(j + 1, last)]],
-        table[places[min(j + 2, last)]],
-        table[places[min(j + 3, last)]],
-    )
-
-
-@njit(inline="always")
-def prefetch_four(table, places, j):  # type: ignore[no-untyped-def]
-    for q in range(j, j + 4):
-        prefetch_ahead(table, places, q, len(places))
-
-
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def copy_rows(copy, factors, columns):  # type: ignore[no-untyped-def]
-    for j in range(len(columns)):
-        prefetch_ahead(factors, columns, j, len(columns))
-        copy[j] = factors[columns[j]]
-
-
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
-def improve_row(solution, table, places, weights, targets, diagonal, right, steps, vectors):  # type: ignore[no-untyped-def]
+def improve_row(solution, factors, columns, weights, targets, diagonal, right, steps, table, vectors, scores):  # type: ignore[no-untyped-def]
     # Conjugate gradients from `solution`, in place. Returns the value of the objective.
-    n, width, dtype = len(places), len(solution), solution.dtype
+    n, width, dtype = len(columns), len(solution), solution.dtype
+    size, stride = padded_size(width), padded_stride(width)
     rounding = 1e-14 if solution.itemsize == 4 else 1e-30  # a reduction of the squared residual that leaves rounding errors only
     underflow = 1e-30 if solution.itemsize == 4 else 1e-200  # a residual this small is 0: its products would underflow
     preconditioner, residual, image, direction = vectors[0], vectors[1], vectors[2], vectors[3]
@@ -232,18 +209,19 @@ def improve_row(solution, table, places, weights, targets, diagonal, right, step
     for k in range(width):
         preconditioner[k] = diagonal[k]
         residual[k] = right[k] - diagonal[k] * solution[k]
+        direction[k] = solution[k]
         value -= right[k] * solution[k]
-    for j in range(0, n, 4):
-        prefetch_four(table, places, j)
-        f0, f1, f2, f3 = four_rows(table, places, j)
-        w0, w1, w2, w3 = weights[j], weights[j + 1], weights[j + 2], weights[j + 3]
-        s0, s1, s2, s3 = dot_product(f0, solution), dot_product(f1, solution), dot_product(f2, solution), dot_product(f3, solution)
-        t0, t1, t2, t3 = targets[j], targets[j + 1], targets[j + 2], targets[j + 3]
-        value -= t0 * s0 + t1 * s1 + t2 * s2 + t3 * s3
-        e0, e1, e2, e3 = t0 - w0 * s0, t1 - w1 * s1, t2 - w2 * s2, t3 - w3 * s3
-        for k in range(width):
-            preconditioner[k] += w0 * f0[k] * f0[k] + w1 * f1[k] * f1[k] + w2 * f2[k] * f2[k] + w3 * f3[k] * f3[k]
-            residual[k] += e0 * f0[k] + e1 * f1[k] + e2 * f2[k] + e3 * f3[k]
+    for start in range(0, n, GATHERED_ROWS):
+        stop = min(start + GATHERED_ROWS, n)
+        gather_rows(table, stride, factors, columns, start, stop, 0, width)
+        for j in range(start, stop, TILE_ROWS):
+            at = (j - start) * stride
+            dot_rows(scores, j, table, at, stride, direction, size)
+            for q in range(j, j + TILE_ROWS):
+                value -= targets[q] * scores[q]
+                scores[q] = targets[q] - weights[q] * scores[q]
+            add_rows(residual, table, at, stride, scores, j, size)
+            add_squares(preconditioner, table, at, stride, weights, j, size)
     norm = dtype.type(0)  # the squared norm of the residual, preconditioned
     for k in range(width):
         value -= residual[k] * solution[k]
@@ -256,13 +234,17 @@ def improve_row(solution, table, places, weights, targets, diagonal, right, step
             break
         for k in range(width):
             image[k] = diagonal[k] * direction[k]
-        for j in range(0, n, 4):
-            prefetch_four(table, places, j)
-            f0, f1, f2, f3 = four_rows(table, places, j)
-            c0, c1 = weights[j] * dot_product(f0, direction), weights[j + 1] * dot_product(f1, direction)
-            c2, c3 = weights[j + 2] * dot_product(f2, direction), weights[j + 3] * dot_product(f3, direction)
-            add_four_scaled(image, f0, f1, f2, f3, c0, c1, c2, c3)
-        curvature = dot_product(direction, image)
+        for start in range(0, n, GATHERED_ROWS):
+            stop = min(start + GATHERED_ROWS, n)
+            if n > GATHERED_ROWS:
+                gather_rows(table, stride, factors, columns, start, stop, 0, width)
+            for j in range(start, stop, TILE_ROWS):
+                at = (j - start) * stride
+                dot_rows(scores, j, table, at, stride, direction, size)
+                for q in range(j, j + TILE_ROWS):
+                    scores[q] *= weights[q]
+                add_rows(image, table, at, stride, scores, j, size)
+        curvature = dot_product(direction[:width], image[:width])
         if not curvature > 0:
             has_minimum = False
             break
@@ -283,24 +265,19 @@ def improve_row(solution, table, places, weights, targets, diagonal, right, step
 def conjugate_gradient_kernel(  # type: ignore[no-untyped-def]
     out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, steps
 ):
-    width, dtype = factors.shape[1], factors.dtype
-    longest, copied = longest_row(indptr), COPY_BYTES // (width * factors.itemsize)
+    width, dtype, longest = factors.shape[1], factors.dtype, longest_row(indptr) + TILE_ROWS
     for _ in prange(n_workers):
-        weights, targets = np.empty(longest + 3, dtype), np.empty(longest + 3, dtype)
-        diagonal, right, vectors = np.empty(width, dtype), np.empty(width, dtype), np.empty((4, width), dtype)
-        copy, copy_places = np.empty((min(copied, longest), width), dtype), np.arange(longest).astype(indices.dtype)
+        weights, targets, scores = np.empty(longest, dtype), np.empty(longest, dtype), np.empty(longest, dtype)
+        diagonal, right, vectors = np.empty(width, dtype), np.empty(width, dtype), np.zeros((4, padded_size(width)), dtype)
+        table = np.zeros(min(GATHERED_ROWS, longest) * padded_stride(width), dtype)
         at = take_next(counter)
         while at < len(order):
             row = order[at]
-            entries = slice(indptr[row], indptr[row + 1])
-            columns, n = indices[entries], indptr[row + 1] - indptr[row]
+            entries, p = slice(indptr[row], indptr[row + 1]), out[row]
+            columns = indices[entries]
             set_weights(weights, targets, by_row[row], columns, data[entries], by_column)
             set_shared(diagonal, right, by_row[row], spectrum, total)
-            table, places = factors, columns
-            if n <= copied:
-                copy_rows(copy, factors, columns)
-                table, places = copy, copy_places[:n]
-            values[row] = improve_row(out[row], table, places, weights, targets, diagonal, right, steps, vectors)
+            values[row] = improve_row(p, factors, columns, weights, targets, diagonal, right, steps, table, vectors, scores)
             at = take_next(counter)
 
 
@@ -308,70 +285,80 @@ def conjugate_gradient_kernel(  # type: ignore[no-untyped-def]
 def cholesky_kernel(  # type: ignore[no-untyped-def]
     out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, unused
 ):
-    width, dtype, longest = factors.shape[1], factors.dtype, longest_row(indptr)
+    width, dtype, longest = factors.shape[1], factors.dtype, longest_row(indptr) + TILE_ROWS
     size, stride = padded_size(width), padded_stride(width)
     for _ in prange(n_workers):
-        weights, targets = np.empty(longest + 3, dtype), np.empty(longest + 3, dtype)
-        right, diagonal, small = np.empty(width, dtype), np.empty(width, dtype), np.empty(size, dtype)
-        a, h, transposed = np.empty(size * stride, dtype), np.empty(size * stride, dtype), np.empty(size * stride, dtype)
+        weights, targets = np.empty(longest, dtype), np.empty(longest, dtype)
+        right, diagonal, small, image = np.empty(width, dtype), np.empty(width, dtype), np.empty(size, dtype), np.empty(size, dtype)
+        a, h, transposed = np.empty(size * stride, dtype), np.zeros(size * stride, dtype), np.empty(size * stride, dtype)
         u, v, triangle = np.zeros(CHUNK * stride, dtype), np.zeros(CHUNK * stride, dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
         at = take_next(counter)
         while at < len(order):
             row = order[at]
-            entries = slice(indptr[row], indptr[row + 1])
-            columns, n = indices[entries], indptr[row + 1] - indptr[row]
+            entries, p = slice(indptr[row], indptr[row + 1]), out[row]
+            columns = indices[entries]
+            n = len(columns)
             set_weights(weights, targets, by_row[row], columns, data[entries], by_column)
             set_shared(diagonal, right, by_row[row], spectrum, total)
-            w, t, p = weights[:n], targets[:n], out[row]
+            w, t = weights[:n], targets[:n]
             if n <= width and is_positive(w) and is_positive(diagonal):
-                values[row] = solve_short_row(p, right, diagonal, a, h, transposed, small, triangle, factors, columns, w, t)
+                values[row] = solve_short_row(
+                    p, right, diagonal, a, h, transposed, small, image, triangle, factors, columns, w, t
+                )
             else:
                 values[row] = solve_long_row(p, right, diagonal, a, u, v, small, triangle, factors, columns, w, t)
             at = take_next(counter)
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def improve_blocks(solution, table, places, weights, targets, diagonal, right, size, scores, a, u, v, small, triangle):  # type: ignore[no-untyped-def]
+def improve_blocks(solution, factors, columns, weights, targets, diagonal, right, size, vectors, scores, a, u, v, triangle):  # type: ignore[no-untyped-def]
     # Solve for `size` factors at a time, in place. Returns the value of the objective.
-    n, width, stride = len(places), len(solution), padded_stride(size)
-    for j in range(n):
-        prefetch_ahead(table, places, j, n)
-        scores[j] = dot_product(table[places[j]], solution)
-    has_minimum, before, step = True, slice(0, 0), small[:0]  # the block before, and how its factors changed
+    n, width, stride = len(columns), len(solution), padded_stride(len(solution))
+    padded, errors = vectors[0], np.empty(TILE_ROWS, solution.dtype)
+    padded[:width] = solution
+    padded[width:] = 0
+    scores[: n + TILE_ROWS] = 0
+    for start in range(0, n, GATHERED_ROWS):
+        stop = min(start + GATHERED_ROWS, n)
+        gather_rows(v, stride, factors, columns, start, stop, 0, width)
+        for j in range(start, stop, TILE_ROWS):
+            dot_rows(scores, j, v, (j - start) * stride, stride, padded, padded_size(width))
+    stride, has_minimum = padded_stride(size), True
     for left in range(0, width, size):
-        block = slice(left, min(left + size, width))
-        n_block = block.stop - left
-        gradient = np.zeros(n_block, solution.dtype)
+        n_block = min(size, width - left)
+        step = vectors[1, : padded_size(n_block)]  # the gradient, and then the step
+        step[:] = 0
         set_identity(a, stride, n_block)
-        if n_block < size:  # the padding is not that of the blocks before
-            u[:], v[:] = 0, 0
         for k in range(n_block):
             a[k * stride + k] = diagonal[left + k]
-            gradient[k] = right[left + k] - diagonal[left + k] * solution[left + k]
-        for start in range(0, n, CHUNK):
-            stop = min(start + CHUNK, n)
-            for j in range(start, stop):
-                prefetch_ahead(table, places, j, n)
-                row, at, weight = table[places[j]], (j - start) * stride, weights[j]
-                scores[j] += dot_product(row[before], step)
-                error, f = targets[j] - weight * scores[j], row[block]
-                weighted, plain = u[at : at + n_block], v[at : at + n_block]
-                for k in range(n_block):
-                    plain[k] = f[k]
-                    weighted[k] = weight * f[k]
-                    gradient[k] += error * f[k]
+        for start in range(0, n, GATHERED_ROWS):
+            stop = min(start + GATHERED_ROWS, n)
+            gather_rows(v, stride, factors, columns, start, stop, left, n_block)
+            scale_rows(u, v, 0, stride, n_block + TILE_ROWS, weights[start:stop])
+            for j in range(start, stop, TILE_ROWS):
+                for q in range(TILE_ROWS):
+                    errors[q] = targets[j + q] - weights[j + q] * scores[j + q]
+                add_rows(step, v, (j - start) * stride, stride, errors, 0, len(step))
             add_products(a, stride, n_block, u, v, stride, stop - start, a.dtype.type(1))
-        small[:n_block] = gradient
-        has_minimum = has_minimum and solve_positive_definite(a, stride, small, n_block, triangle)
-        before, step = block, small[:n_block].copy()
+        for k in range(n_block):
+            step[k] += right[left + k] - diagonal[left + k] * solution[left + k]
+        has_minimum = has_minimum and solve_positive_definite(a, stride, step, n_block, triangle)
+        step[n_block:] = 0
         for k in range(n_block):
             solution[left + k] += step[k]
+        for start in range(0, n, GATHERED_ROWS):
+            stop = min(start + GATHERED_ROWS, n)
+            if n > GATHERED_ROWS:
+                gather_rows(v, stride, factors, columns, start, stop, left, n_block)
+            for j in range(start, stop, TILE_ROWS):
+                dot_rows(errors, 0, v, (j - start) * stride, stride, step, len(step))
+                for q in range(TILE_ROWS):
+                    scores[j + q] += errors[q]
     value = 0.0
     for k in range(width):
         value += (diagonal[k] * solution[k] - 2 * right[k]) * solution[k]
     for j in range(n):
-        score = scores[j] + dot_product(table[places[j], before], step)
-        value += (weights[j] * score - 2 * targets[j]) * score
+        value += (weights[j] * scores[j] - 2 * targets[j]) * scores[j]
     return value if has_minimum else np.nan
 
 
@@ -379,26 +366,21 @@ def improve_blocks(solution, table, places, weights, targets, diagonal, right, s
 def subspace_kernel(  # type: ignore[no-untyped-def]
     out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, size
 ):
-    width, dtype = factors.shape[1], factors.dtype
-    longest, copied, stride = longest_row(indptr), COPY_BYTES // (width * factors.itemsize), padded_stride(size)
+    width, dtype, longest = factors.shape[1], factors.dtype, longest_row(indptr) + TILE_ROWS
+    n_gathered = min(GATHERED_ROWS, longest)
     for _ in prange(n_workers):
-        weights, targets, scores = np.empty(longest + 3, dtype), np.empty(longest + 3, dtype), np.empty(longest, dtype)
-        diagonal, right, small = np.empty(width, dtype), np.empty(width, dtype), np.empty(padded_size(size), dtype)
-        copy, copy_places = np.empty((min(copied, longest), width), dtype), np.arange(longest).astype(indices.dtype)
-        a, triangle = np.empty(padded_size(size) * stride, dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
-        u, v = np.zeros(CHUNK * stride, dtype), np.zeros(CHUNK * stride, dtype)
+        weights, targets, scores = np.empty(longest, dtype), np.empty(longest, dtype), np.empty(longest, dtype)
+        diagonal, right, vectors = np.empty(width, dtype), np.empty(width, dtype), np.zeros((2, padded_size(width)), dtype)
+        a, triangle = np.empty(padded_size(size) * padded_stride(size), dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
+        u, v = np.zeros(n_gathered * padded_stride(size), dtype), np.zeros(n_gathered * padded_stride(width), dtype)
         at = take_next(counter)
         while at < len(order):
             row = order[at]
-            entries = slice(indptr[row], indptr[row + 1])
-            columns, n = indices[entries], indptr[row + 1] - indptr[row]
+            entries, p = slice(indptr[row], indptr[row + 1]), out[row]
+            columns = indices[entries]
             set_weights(weights, targets, by_row[row], columns, data[entries], by_column)
             set_shared(diagonal, right, by_row[row], spectrum, total)
-            table, places = factors, columns
-            if n <= copied:
-                copy_rows(copy, factors, columns)
-                table, places = copy, copy_places[:n]
             values[row] = improve_blocks(
-                out[row], table, places, weights, targets, diagonal, right, size, scores, a, u, v, small, triangle
+                p, factors, columns, weights, targets, diagonal, right, size, vectors, scores, a, u, v, triangle
             )
             at = take_next(counter)

@@ -9,7 +9,14 @@ import numpy as np
 from numba import njit
 
 from gramian.linalg.prefetch import prefetch_ahead
-from gramian.linalg.register_tiles import TILE_ROWS, VECTOR_BYTES, add_tile, solve_tile, transpose_tile
+from gramian.linalg.register_tiles import (
+    TILE_ROWS,
+    VECTOR_BYTES,
+    add_rows,
+    add_tile,
+    solve_tile,
+    transpose_tile,
+)
 
 PADDING = 16  # elements: a multiple of TILE_ROWS and of the lanes of a vector
 CHUNK = 32  # rows of the data whose products are summed at a time: 32 kB in float32 at 256 factors, which stay in cache
@@ -35,16 +42,34 @@ def dot_product(a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def add_scaled(line, u, c):  # type: ignore[no-untyped-def]
-    for k in range(len(line)):
-        line[k] += c * u[k]
-
-
-@njit(inline="always")
 def add_four_scaled(line, u0, u1, u2, u3, c0, c1, c2, c3):  # type: ignore[no-untyped-def]
     # four vectors in one pass, which loads and stores the line once
     for k in range(len(line)):
         line[k] += c0 * u0[k] + c1 * u1[k] + c2 * u2[k] + c3 * u3[k]
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def gather_rows(table, stride, factors, columns, start, stop, left, width):  # type: ignore[no-untyped-def]
+    # table[j] = factors[columns[start + j], left : left + width] up to `stop`, with 0 in what is missing to the last tiles
+    for j in range(start, stop):
+        prefetch_ahead(factors, columns, j, len(columns))
+        f, at = factors[columns[j], left : left + width], (j - start) * stride
+        row = table[at : at + width]
+        for k in range(width):
+            row[k] = f[k]
+        table[at + width : at + width + TILE_ROWS] = 0
+    n = stop - start
+    table[n * stride : (n + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * stride] = 0
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def scale_rows(out, table, at, stride, width, scales):  # type: ignore[no-untyped-def]
+    # out[j] = scales[j] · table[j] for `width` columns, of matrices that begin at an element of their arrays
+    for j in range(len(scales)):
+        row, scale = slice(at + j * stride, at + j * stride + width), scales[j]
+        source, target = table[row], out[row]
+        for k in range(width):
+            target[k] = scale * source[k]
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
@@ -118,7 +143,7 @@ def solve_positive_definite(a, stride, right, n, triangle):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def solve_short_row(solution, right, diagonal, a, h, transposed, small, triangle, factors, columns, weights, targets):  # type: ignore[no-untyped-def]
+def solve_short_row(solution, right, diagonal, a, h, transposed, small, image, triangle, factors, columns, weights, targets):  # type: ignore[no-untyped-def]
     # For n ≤ K columns, with D = diag(diagonal), r = right and h_j = √w_j D^-½ f_j, all w_j > 0:
     # p = D^-½ (Hᵀs + D^-½ r),  (I + HHᵀ) s = t/√w − H D^-½ r,  and the scores of the columns are f_j·p = (t_j/√w_j − s_j)/√w_j
     n, width = len(columns), len(solution)
@@ -142,11 +167,12 @@ def solve_short_row(solution, right, diagonal, a, h, transposed, small, triangle
     set_identity(a, stride, n)
     add_products(a, stride, n, transposed, transposed, stride, width, a.dtype.type(1))
     is_definite = solve_positive_definite(a, stride, small, n, triangle)
-    for j in range(0, n, 4):
-        h0, h1, h2, h3 = h[j * h_stride :], h[(j + 1) * h_stride :], h[(j + 2) * h_stride :], h[(j + 3) * h_stride :]
-        add_four_scaled(solution, h0, h1, h2, h3, small[j], small[j + 1], small[j + 2], small[j + 3])
+    small[n:rows] = 0
+    image[:] = 0
+    for j in range(0, n, TILE_ROWS):
+        add_rows(image, h, j * h_stride, h_stride, small, j, len(image))
     for k in range(width):
-        solution[k] *= diagonal[k]
+        solution[k] = diagonal[k] * (solution[k] + image[k])
     value = -dot_product(solution, right) * 1.0
     for j in range(n):
         value -= targets[j] * (targets[j] - small[j])
@@ -156,23 +182,22 @@ def solve_short_row(solution, right, diagonal, a, h, transposed, small, triangle
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def solve_long_row(solution, right, diagonal, a, u, v, small, triangle, factors, columns, weights, targets):  # type: ignore[no-untyped-def]
     # p = (D + Σ_j w_j f_j f_jᵀ)⁻¹ (r + Σ_j t_j f_j), with D and r as in solve_short_row
-    n, width, stride = len(columns), len(solution), padded_stride(len(solution))
+    n, width = len(columns), len(solution)
+    size, stride = padded_size(width), padded_stride(width)
     set_identity(a, stride, width)
     for k in range(width):
         a[k * stride + k] = diagonal[k]
+    small[:] = 0
     for start in range(0, n, CHUNK):
         stop = min(start + CHUNK, n)
-        for j in range(start, stop):
-            prefetch_ahead(factors, columns, j, n)
-            at, f, weight, target = (j - start) * stride, factors[columns[j]], weights[j], targets[j]
-            weighted, plain = u[at : at + width], v[at : at + width]
-            for k in range(width):
-                plain[k] = f[k]
-                weighted[k] = weight * f[k]
-            for k in range(width):
-                right[k] += target * f[k]
+        gather_rows(v, stride, factors, columns, start, stop, 0, width)
+        scale_rows(u, v, 0, stride, width + TILE_ROWS, weights[start:stop])
+        for j in range(start, stop, TILE_ROWS):
+            add_rows(small, v, (j - start) * stride, stride, targets, j, size)
         add_products(a, stride, width, u, v, stride, stop - start, a.dtype.type(1))
-    small[:width] = right
+    for k in range(width):
+        right[k] += small[k]
+        small[k] = right[k]
     is_definite = solve_positive_definite(a, stride, small, width, triangle)
     solution[:] = small[:width]
     return -dot_product(solution, right) if is_definite else np.nan
