@@ -8,8 +8,10 @@ tiles.
     `add_tile`         C += scale · UᵀV for one tile C, with the sum over the rows of U and V
     `solve_tile`       X ← U⁻ᵀX for the TILE_ROWS rows X of a tile and a triangle U
     `transpose_tile`   a square of TILE_ROWS
-    `dot_rows`         Fx for the TILE_ROWS rows of F
-    `add_rows`         y += Fᵀc for the TILE_ROWS rows of F, and `add_squares` with the squares of F's elements
+    `dot_rows`         Fx for TILE_ROWS rows F of a table, at places of which a list is given
+    `add_rows`         y += Fᵀc for such rows, and `add_squares` with the squares of their elements
+    `prefetch_rows`    the cache lines of such rows
+    `pack_row`         copies of a row, as it is and scaled
     `take_next`        the next number of a counter that threads share
 """
 
@@ -23,6 +25,8 @@ from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from gramian.linalg.prefetch import CACHE_LINE_BYTES, prefetch_address
 
 TILE_ROWS = 8  # sums in flight, which hide the latency of multiply-add on current cores
 VECTOR_BYTES = 64 if binding.get_host_cpu_features().get("avx512f") else 32
@@ -49,6 +53,15 @@ class VectorBuilder:
         """The addresses of TILE_ROWS vectors."""
         steps = [self.builder.mul(stride, ir.Constant(stride.type, row)) for row in range(TILE_ROWS)]
         return [self.builder.bitcast(self.builder.gep(start, [step]), self.vector.as_pointer()) for step in steps]
+
+    def listed_rows(self, table: Any, places: Any, place_type: Any, stride: Any) -> list[Any]:
+        """The addresses of the rows of a table at the next TILE_ROWS places of a list."""
+        addresses = []
+        for row in range(TILE_ROWS):
+            place = self.builder.load(self.builder.gep(places, [ir.Constant(ir.IntType(64), row)]))
+            place = self.context.cast(self.builder, place, place_type.dtype, types.int64)
+            addresses.append(self.builder.gep(table, [self.builder.mul(place, stride)]))
+        return addresses
 
     def load(self, address: Any) -> Any:
         """A vector from an address of elements or of vectors, which need not be aligned."""
@@ -115,7 +128,9 @@ def add_tile(
         _, c_at, c_stride, _, u_at, _, v_at, stride, count, scale = args
         u_start, v_start = write.start(kinds[3], args[3], u_at), write.start(kinds[5], args[5], v_at)
         zero = ir.Constant(write.vector, [0.0] * write.lanes)
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(TILE_ROWS)]  # LLVM keeps them in registers
+        sums = [cgutils.alloca_once(builder, write.vector) for _ in range(TILE_ROWS)]  # LLVM keeps them in registers
+        for total in sums:
+            builder.store(zero, total)
         with cgutils.for_range(builder, count) as loop:
             offset = builder.mul(loop.index, stride)
             u_row, v_row = builder.gep(u_start, [offset]), write.load(builder.gep(v_start, [offset]))
@@ -174,18 +189,23 @@ def transpose_tile(typing_context: Any, out: Any, out_at: Any, out_stride: Any, 
 
 
 @intrinsic
-def dot_rows(typing_context: Any, out: Any, out_at: Any, f: Any, at: Any, stride: Any, x: Any, width: Any) -> Any:
-    """out[r] = Σ_k f[r, k] x[k], for k below `width`, which is padded to whole vectors."""
+def dot_rows(
+    typing_context: Any, out: Any, out_at: Any, table: Any, left: Any, stride: Any, places: Any, at: Any, x: Any, width: Any
+) -> Any:
+    """out[r] = Σ_k f_r[k] x[k] for the rows f_r = table[places[at + r], left:], and `width` factors, padded to whole vectors."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args
-        rows, x_start = write.rows(write.start(kinds[2], args[2], args[3]), args[4]), write.start(kinds[5], args[5], None)
+        table_start, place_start = write.start(kinds[2], args[2], args[3]), write.start(kinds[5], args[5], args[6])
+        rows, x_start = write.listed_rows(table_start, place_start, kinds[5], args[4]), write.start(kinds[7], args[7], None)
         zero = ir.Constant(write.vector, [0.0] * write.lanes)
-        sums = [cgutils.alloca_once_value(builder, zero) for _ in range(TILE_ROWS)]
-        with loop_vectors(builder, args[6], write.lanes) as (vector, element):
+        sums = [cgutils.alloca_once(builder, write.vector) for _ in range(TILE_ROWS)]
+        for total in sums:
+            builder.store(zero, total)
+        with loop_vectors(builder, args[8], write.lanes) as element:
             right = write.load(builder.gep(x_start, [element]))
             for row, total in zip(rows, sums, strict=True):
-                builder.store(write.multiply_add(write.load(builder.gep(row, [vector])), right, builder.load(total)), total)
+                builder.store(write.multiply_add(write.load(builder.gep(row, [element])), right, builder.load(total)), total)
         totals = write.sum_lanes([builder.load(total) for total in sums])
         start = write.start(kinds[0], args[0], args[1])
         for number, vector in enumerate(totals):
@@ -194,28 +214,40 @@ def dot_rows(typing_context: Any, out: Any, out_at: Any, f: Any, at: Any, stride
         return context.get_dummy_value()
 
     integers = types.intp
-    return types.void(out, integers, f, integers, integers, x, integers), generate
+    return types.void(out, integers, table, integers, integers, places, integers, x, integers), generate
 
 
 def define_add(squares: bool) -> Any:
-    """Define an intrinsic that adds scaled rows, or scaled squares of rows, to a vector."""
+    """Define an intrinsic that adds scaled rows, or scaled squares of rows, to a vector. The rows are those of `dot_rows`."""
 
-    def declare(typing_context: Any, y: Any, f: Any, at: Any, stride: Any, scales: Any, scales_at: Any, width: Any) -> Any:
+    def declare(
+        typing_context: Any,
+        y: Any,
+        table: Any,
+        left: Any,
+        stride: Any,
+        places: Any,
+        at: Any,
+        scales: Any,
+        scales_at: Any,
+        width: Any,
+    ) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args
-            rows, y_start = write.rows(write.start(kinds[1], args[1], args[2]), args[3]), write.start(kinds[0], args[0], None)
-            scale_start = write.start(kinds[4], args[4], args[5])
+            table_start, place_start = write.start(kinds[1], args[1], args[2]), write.start(kinds[4], args[4], args[5])
+            rows, y_start = write.listed_rows(table_start, place_start, kinds[4], args[3]), write.start(kinds[0], args[0], None)
+            scale_start = write.start(kinds[6], args[6], args[7])
             scales = [write.broadcast_element(scale_start, row) for row in range(TILE_ROWS)]
-            with loop_vectors(builder, args[6], write.lanes) as (vector, element):
+            with loop_vectors(builder, args[8], write.lanes) as element:
                 total = write.load(builder.gep(y_start, [element]))
                 for row, scale in zip(rows, scales, strict=True):
-                    value = write.load(builder.gep(row, [vector]))
+                    value = write.load(builder.gep(row, [element]))
                     total = write.multiply_add(builder.fmul(value, scale) if squares else scale, value, total)
                 write.store(total, builder.gep(y_start, [element]))
             return context.get_dummy_value()
 
         integers = types.intp
-        return types.void(y, f, integers, integers, scales, integers, integers), generate
+        return types.void(y, table, integers, integers, places, integers, scales, integers, integers), generate
 
     return intrinsic(declare)
 
@@ -223,12 +255,46 @@ def define_add(squares: bool) -> Any:
 add_rows, add_squares = define_add(squares=False), define_add(squares=True)
 
 
+@intrinsic
+def prefetch_rows(typing_context: Any, table: Any, left: Any, stride: Any, places: Any, at: Any, width: Any) -> Any:
+    """Prefetch the rows that `dot_rows` would read. Only a hint: no result depends on it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args
+        table_start, place_start = write.start(kinds[0], args[0], args[1]), write.start(kinds[3], args[3], args[4])
+        rows = write.listed_rows(table_start, place_start, kinds[3], args[2])
+        with loop_vectors(builder, args[5], CACHE_LINE_BYTES // write.itemsize) as element:
+            for row in rows:
+                prefetch_address(builder, builder.gep(row, [element]))
+        return context.get_dummy_value()
+
+    integers = types.intp
+    return types.void(table, integers, integers, places, integers, integers), generate
+
+
+@intrinsic
+def pack_row(typing_context: Any, plain: Any, scaled: Any, at: Any, table: Any, table_at: Any, scale: Any, width: Any) -> Any:
+    """plain[at:] = table[table_at:] and scaled[at:] = scale · table[table_at:], for a width padded to whole vectors."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args
+        plain_start, scaled_start = (write.start(kinds[i], args[i], args[2]) for i in (0, 1))
+        source, factor = write.start(kinds[3], args[3], args[4]), write.broadcast(args[5])
+        with loop_vectors(builder, args[6], write.lanes) as element:
+            vector = write.load(builder.gep(source, [element]))
+            write.store(vector, builder.gep(plain_start, [element]))
+            write.store(builder.fmul(vector, factor), builder.gep(scaled_start, [element]))
+        return context.get_dummy_value()
+
+    integers = types.intp
+    return types.void(plain, scaled, integers, table, integers, plain.dtype, integers), generate
+
+
 @contextmanager
-def loop_vectors(builder: Any, width: Any, lanes: int) -> Iterator[tuple[Any, Any]]:
-    """Loop over the vectors of a padded width: the number of each, and of its first element."""
-    count = builder.sdiv(width, ir.Constant(width.type, lanes))
-    with cgutils.for_range(builder, count) as loop:
-        yield loop.index, builder.mul(loop.index, ir.Constant(width.type, lanes))
+def loop_vectors(builder: Any, width: Any, lanes: int) -> Iterator[Any]:
+    """Loop over the vectors of a padded width, by the number of their first element."""
+    with cgutils.for_range(builder, builder.sdiv(width, ir.Constant(width.type, lanes))) as loop:
+        yield builder.mul(loop.index, ir.Constant(width.type, lanes))
 
 
 @intrinsic

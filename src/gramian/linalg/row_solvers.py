@@ -35,16 +35,15 @@ from scipy.linalg import eigh
 
 from gramian.errors import Inaccurate
 from gramian.linalg.prefetch import prefetch_ahead
-from gramian.linalg.register_tiles import TILE_ROWS, add_rows, add_squares, dot_rows, take_next
+from gramian.linalg.register_tiles import TILE_ROWS, add_rows, add_squares, dot_rows, prefetch_rows, take_next
 from gramian.linalg.small_systems import (
     CHUNK,
     FASTMATH,
-    add_products,
+    PADDING,
+    add_outer_products,
     dot_product,
-    gather_rows,
     padded_size,
     padded_stride,
-    scale_rows,
     set_identity,
     solve_long_row,
     solve_positive_definite,
@@ -53,7 +52,6 @@ from gramian.linalg.small_systems import (
 
 UNOBSERVED_WEIGHT, EXTRA_WEIGHT, EXTRA_TARGET, UNOBSERVED_TARGET, RIDGE = range(5)  # the columns of a row's coefficients
 COLUMN_WEIGHT, COLUMN_TARGET = range(2)  # the columns of a column's coefficients
-GATHERED_ROWS = 256  # factors copied at a time for conjugate gradients; a longer row is gathered anew for every step
 
 
 @dataclass(frozen=True)
@@ -128,8 +126,18 @@ def dispatch_kernel(kernel, rows: RowProblems, fixed: FixedSide, out: np.ndarray
     matrix = (x.indptr, x.indices, x.data.astype(dtype, copy=False))
     coefficients = (rows.by_row.astype(dtype, copy=False), rows.by_column.astype(dtype, copy=False))
     work = (rows.order, np.zeros(1, np.int64), get_num_threads())
-    kernel(out, values, *work, *matrix, fixed.factors, fixed.spectrum, fixed.total, *coefficients, option)
+    kernel(out, values, *work, *matrix, pad_columns(fixed.factors), fixed.spectrum, fixed.total, *coefficients, option)
     return values
+
+
+def pad_columns(factors: np.ndarray) -> np.ndarray:
+    """Fill the rows up to whole vectors with 0, and add a row, so that a vector that begins in a row ends in the table."""
+    n, width = factors.shape
+    if width % PADDING == 0:
+        return np.ascontiguousarray(factors)
+    padded = np.zeros((n + 1, padded_size(width)), factors.dtype)
+    padded[:n, :width] = factors
+    return padded
 
 
 @njit(inline="always")
@@ -141,7 +149,7 @@ def positive_part(value):  # type: ignore[no-untyped-def]
 def shared_kernel(  # type: ignore[no-untyped-def]
     out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, unused
 ):
-    width = factors.shape[1]
+    width = out.shape[1]
     for _ in prange(n_workers):
         right = np.empty(width, factors.dtype)
         at = take_next(counter)
@@ -166,12 +174,14 @@ def shared_kernel(  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def set_weights(weights, targets, coefficient, columns, data, by_column):  # type: ignore[no-untyped-def]
-    # w_j and t_j of a row's columns, and 0 to the end of the last tile
+def set_weights(places, weights, targets, coefficient, columns, data, by_column):  # type: ignore[no-untyped-def]
+    # A row's columns with w_j and t_j. Then places to the end of the last tile, with 0, and of another, which is prefetched.
     n = len(columns)
     for j in range(n):
+        places[j] = columns[j]
         weights[j] = coefficient[EXTRA_WEIGHT] * by_column[columns[j], COLUMN_WEIGHT] * abs(data[j])
         targets[j] = coefficient[EXTRA_TARGET] * by_column[columns[j], COLUMN_TARGET] * positive_part(data[j])
+    places[n : n + 2 * TILE_ROWS] = 0
     weights[n : n + TILE_ROWS] = 0
     targets[n : n + TILE_ROWS] = 0
 
@@ -198,11 +208,12 @@ def longest_row(indptr):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def improve_row(solution, factors, columns, weights, targets, diagonal, right, steps, table, vectors, scores):  # type: ignore[no-untyped-def]
+def improve_row(solution, factors, places, n, weights, targets, diagonal, right, steps, vectors, scores):  # type: ignore[no-untyped-def]
     # Conjugate gradients from `solution`, in place. Returns the value of the objective.
-    n, width, dtype = len(columns), len(solution), solution.dtype
-    size, stride = padded_size(width), padded_stride(width)
-    rounding = 1e-14 if solution.itemsize == 4 else 1e-30  # a reduction of the squared residual that leaves rounding errors only
+    width, dtype, table, stride = len(solution), solution.dtype, factors.reshape(-1), factors.shape[1]
+    rounding = (
+        1e-14 if solution.itemsize == 4 else 1e-30
+    )  # a reduction of the squared residual that leaves rounding errors only
     underflow = 1e-30 if solution.itemsize == 4 else 1e-200  # a residual this small is 0: its products would underflow
     preconditioner, residual, image, direction = vectors[0], vectors[1], vectors[2], vectors[3]
     value = 0.0  # −p·(right side + residual) at the start, minus the decrease of each step
@@ -211,17 +222,14 @@ def improve_row(solution, factors, columns, weights, targets, diagonal, right, s
         residual[k] = right[k] - diagonal[k] * solution[k]
         direction[k] = solution[k]
         value -= right[k] * solution[k]
-    for start in range(0, n, GATHERED_ROWS):
-        stop = min(start + GATHERED_ROWS, n)
-        gather_rows(table, stride, factors, columns, start, stop, 0, width)
-        for j in range(start, stop, TILE_ROWS):
-            at = (j - start) * stride
-            dot_rows(scores, j, table, at, stride, direction, size)
-            for q in range(j, j + TILE_ROWS):
-                value -= targets[q] * scores[q]
-                scores[q] = targets[q] - weights[q] * scores[q]
-            add_rows(residual, table, at, stride, scores, j, size)
-            add_squares(preconditioner, table, at, stride, weights, j, size)
+    for j in range(0, n, TILE_ROWS):
+        prefetch_rows(table, 0, stride, places, j + TILE_ROWS, stride)
+        dot_rows(scores, 0, table, 0, stride, places, j, direction, stride)
+        for q in range(TILE_ROWS):
+            value -= targets[j + q] * scores[q]
+            scores[q] = targets[j + q] - weights[j + q] * scores[q]
+        add_rows(residual, table, 0, stride, places, j, scores, 0, stride)
+        add_squares(preconditioner, table, 0, stride, places, j, weights, j, stride)
     norm = dtype.type(0)  # the squared norm of the residual, preconditioned
     for k in range(width):
         value -= residual[k] * solution[k]
@@ -234,16 +242,12 @@ def improve_row(solution, factors, columns, weights, targets, diagonal, right, s
             break
         for k in range(width):
             image[k] = diagonal[k] * direction[k]
-        for start in range(0, n, GATHERED_ROWS):
-            stop = min(start + GATHERED_ROWS, n)
-            if n > GATHERED_ROWS:
-                gather_rows(table, stride, factors, columns, start, stop, 0, width)
-            for j in range(start, stop, TILE_ROWS):
-                at = (j - start) * stride
-                dot_rows(scores, j, table, at, stride, direction, size)
-                for q in range(j, j + TILE_ROWS):
-                    scores[q] *= weights[q]
-                add_rows(image, table, at, stride, scores, j, size)
+        for j in range(0, n, TILE_ROWS):
+            prefetch_rows(table, 0, stride, places, j + TILE_ROWS, stride)
+            dot_rows(scores, 0, table, 0, stride, places, j, direction, stride)
+            for q in range(TILE_ROWS):
+                scores[q] *= weights[j + q]
+            add_rows(image, table, 0, stride, places, j, scores, 0, stride)
         curvature = dot_product(direction[:width], image[:width])
         if not curvature > 0:
             has_minimum = False
@@ -265,19 +269,19 @@ def improve_row(solution, factors, columns, weights, targets, diagonal, right, s
 def conjugate_gradient_kernel(  # type: ignore[no-untyped-def]
     out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, steps
 ):
-    width, dtype, longest = factors.shape[1], factors.dtype, longest_row(indptr) + TILE_ROWS
+    width, dtype, longest = out.shape[1], factors.dtype, longest_row(indptr) + 2 * TILE_ROWS
     for _ in prange(n_workers):
-        weights, targets, scores = np.empty(longest, dtype), np.empty(longest, dtype), np.empty(longest, dtype)
-        diagonal, right, vectors = np.empty(width, dtype), np.empty(width, dtype), np.zeros((4, padded_size(width)), dtype)
-        table = np.zeros(min(GATHERED_ROWS, longest) * padded_stride(width), dtype)
+        places, weights, targets = np.empty(longest, indices.dtype), np.empty(longest, dtype), np.empty(longest, dtype)
+        diagonal, right, scores = np.empty(width, dtype), np.empty(width, dtype), np.empty(TILE_ROWS, dtype)
+        vectors = np.zeros((4, padded_size(width)), dtype)
         at = take_next(counter)
         while at < len(order):
             row = order[at]
             entries, p = slice(indptr[row], indptr[row + 1]), out[row]
-            columns = indices[entries]
-            set_weights(weights, targets, by_row[row], columns, data[entries], by_column)
+            n = indptr[row + 1] - indptr[row]
+            set_weights(places, weights, targets, by_row[row], indices[entries], data[entries], by_column)
             set_shared(diagonal, right, by_row[row], spectrum, total)
-            values[row] = improve_row(p, factors, columns, weights, targets, diagonal, right, steps, table, vectors, scores)
+            values[row] = improve_row(p, factors, places, n, weights, targets, diagonal, right, steps, vectors, scores)
             at = take_next(counter)
 
 
@@ -285,75 +289,63 @@ def conjugate_gradient_kernel(  # type: ignore[no-untyped-def]
 def cholesky_kernel(  # type: ignore[no-untyped-def]
     out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, unused
 ):
-    width, dtype, longest = factors.shape[1], factors.dtype, longest_row(indptr) + TILE_ROWS
+    width, dtype, longest = out.shape[1], factors.dtype, longest_row(indptr) + 2 * TILE_ROWS
     size, stride = padded_size(width), padded_stride(width)
     for _ in prange(n_workers):
-        weights, targets = np.empty(longest, dtype), np.empty(longest, dtype)
-        right, diagonal, small, image = np.empty(width, dtype), np.empty(width, dtype), np.empty(size, dtype), np.empty(size, dtype)
+        places, weights, targets = np.empty(longest, indices.dtype), np.empty(longest, dtype), np.empty(longest, dtype)
+        right, diagonal, triangle = np.empty(width, dtype), np.empty(width, dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
+        small, image, numbers = np.empty(size, dtype), np.empty(size, dtype), np.arange(size)
         a, h, transposed = np.empty(size * stride, dtype), np.zeros(size * stride, dtype), np.empty(size * stride, dtype)
-        u, v, triangle = np.zeros(CHUNK * stride, dtype), np.zeros(CHUNK * stride, dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
+        u, v = np.empty(CHUNK * stride, dtype), np.empty(CHUNK * stride, dtype)
         at = take_next(counter)
         while at < len(order):
             row = order[at]
             entries, p = slice(indptr[row], indptr[row + 1]), out[row]
-            columns = indices[entries]
-            n = len(columns)
-            set_weights(weights, targets, by_row[row], columns, data[entries], by_column)
+            n = indptr[row + 1] - indptr[row]
+            set_weights(places, weights, targets, by_row[row], indices[entries], data[entries], by_column)
             set_shared(diagonal, right, by_row[row], spectrum, total)
-            w, t = weights[:n], targets[:n]
-            if n <= width and is_positive(w) and is_positive(diagonal):
+            if n <= width and is_positive(weights[:n]) and is_positive(diagonal):
                 values[row] = solve_short_row(
-                    p, right, diagonal, a, h, transposed, small, image, triangle, factors, columns, w, t
+                    p, right, diagonal, a, h, transposed, small, image, numbers, triangle, factors, places, n, weights, targets
                 )
             else:
-                values[row] = solve_long_row(p, right, diagonal, a, u, v, small, triangle, factors, columns, w, t)
+                values[row] = solve_long_row(p, right, diagonal, a, u, v, small, triangle, factors, places, n, weights, targets)
             at = take_next(counter)
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def improve_blocks(solution, factors, columns, weights, targets, diagonal, right, size, vectors, scores, a, u, v, triangle):  # type: ignore[no-untyped-def]
+def improve_blocks(  # type: ignore[no-untyped-def]
+    solution, factors, places, n, weights, targets, diagonal, right, size, vectors, scores, a, u, v, triangle
+):
     # Solve for `size` factors at a time, in place. Returns the value of the objective.
-    n, width, stride = len(columns), len(solution), padded_stride(len(solution))
-    padded, errors = vectors[0], np.empty(TILE_ROWS, solution.dtype)
-    padded[:width] = solution
-    padded[width:] = 0
-    scores[: n + TILE_ROWS] = 0
-    for start in range(0, n, GATHERED_ROWS):
-        stop = min(start + GATHERED_ROWS, n)
-        gather_rows(v, stride, factors, columns, start, stop, 0, width)
-        for j in range(start, stop, TILE_ROWS):
-            dot_rows(scores, j, v, (j - start) * stride, stride, padded, padded_size(width))
-    stride, has_minimum = padded_stride(size), True
+    width, table, stride = len(solution), factors.reshape(-1), factors.shape[1]
+    whole, sums, has_minimum = vectors[0], np.empty(TILE_ROWS, solution.dtype), True
+    whole[:width] = solution
+    for j in range(0, n, TILE_ROWS):
+        prefetch_rows(table, 0, stride, places, j + TILE_ROWS, stride)
+        dot_rows(scores, j, table, 0, stride, places, j, whole, stride)
     for left in range(0, width, size):
         n_block = min(size, width - left)
-        step = vectors[1, : padded_size(n_block)]  # the gradient, and then the step
+        padded, a_stride = padded_size(n_block), padded_stride(n_block)
+        step = vectors[1, :padded]  # the gradient, and then the step
         step[:] = 0
-        set_identity(a, stride, n_block)
+        for j in range(0, n, TILE_ROWS):
+            for q in range(TILE_ROWS):
+                sums[q] = targets[j + q] - weights[j + q] * scores[j + q]
+            add_rows(step, table, left, stride, places, j, sums, 0, padded)
+        set_identity(a, a_stride, n_block)
         for k in range(n_block):
-            a[k * stride + k] = diagonal[left + k]
-        for start in range(0, n, GATHERED_ROWS):
-            stop = min(start + GATHERED_ROWS, n)
-            gather_rows(v, stride, factors, columns, start, stop, left, n_block)
-            scale_rows(u, v, 0, stride, n_block + TILE_ROWS, weights[start:stop])
-            for j in range(start, stop, TILE_ROWS):
-                for q in range(TILE_ROWS):
-                    errors[q] = targets[j + q] - weights[j + q] * scores[j + q]
-                add_rows(step, v, (j - start) * stride, stride, errors, 0, len(step))
-            add_products(a, stride, n_block, u, v, stride, stop - start, a.dtype.type(1))
-        for k in range(n_block):
+            a[k * a_stride + k] = diagonal[left + k]
             step[k] += right[left + k] - diagonal[left + k] * solution[left + k]
-        has_minimum = has_minimum and solve_positive_definite(a, stride, step, n_block, triangle)
+        add_outer_products(a, factors, places, n, weights, left, n_block, u, v)
+        has_minimum = has_minimum and solve_positive_definite(a, a_stride, step, n_block, triangle)
         step[n_block:] = 0
         for k in range(n_block):
             solution[left + k] += step[k]
-        for start in range(0, n, GATHERED_ROWS):
-            stop = min(start + GATHERED_ROWS, n)
-            if n > GATHERED_ROWS:
-                gather_rows(v, stride, factors, columns, start, stop, left, n_block)
-            for j in range(start, stop, TILE_ROWS):
-                dot_rows(errors, 0, v, (j - start) * stride, stride, step, len(step))
-                for q in range(TILE_ROWS):
-                    scores[j + q] += errors[q]
+        for j in range(0, n, TILE_ROWS):
+            dot_rows(sums, 0, table, left, stride, places, j, step, padded)
+            for q in range(TILE_ROWS):
+                scores[j + q] += sums[q]
     value = 0.0
     for k in range(width):
         value += (diagonal[k] * solution[k] - 2 * right[k]) * solution[k]
@@ -366,21 +358,21 @@ def improve_blocks(solution, factors, columns, weights, targets, diagonal, right
 def subspace_kernel(  # type: ignore[no-untyped-def]
     out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, size
 ):
-    width, dtype, longest = factors.shape[1], factors.dtype, longest_row(indptr) + TILE_ROWS
-    n_gathered = min(GATHERED_ROWS, longest)
+    width, dtype, longest = out.shape[1], factors.dtype, longest_row(indptr) + 2 * TILE_ROWS
+    stride = padded_stride(size)
     for _ in prange(n_workers):
-        weights, targets, scores = np.empty(longest, dtype), np.empty(longest, dtype), np.empty(longest, dtype)
-        diagonal, right, vectors = np.empty(width, dtype), np.empty(width, dtype), np.zeros((2, padded_size(width)), dtype)
-        a, triangle = np.empty(padded_size(size) * padded_stride(size), dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
-        u, v = np.zeros(n_gathered * padded_stride(size), dtype), np.zeros(n_gathered * padded_stride(width), dtype)
+        places, weights, targets = np.empty(longest, indices.dtype), np.empty(longest, dtype), np.empty(longest, dtype)
+        diagonal, right, scores = np.empty(width, dtype), np.empty(width, dtype), np.empty(longest, dtype)
+        vectors, triangle = np.zeros((2, padded_size(width)), dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
+        a, u, v = np.empty(padded_size(size) * stride, dtype), np.empty(CHUNK * stride, dtype), np.empty(CHUNK * stride, dtype)
         at = take_next(counter)
         while at < len(order):
             row = order[at]
             entries, p = slice(indptr[row], indptr[row + 1]), out[row]
-            columns = indices[entries]
-            set_weights(weights, targets, by_row[row], columns, data[entries], by_column)
+            n = indptr[row + 1] - indptr[row]
+            set_weights(places, weights, targets, by_row[row], indices[entries], data[entries], by_column)
             set_shared(diagonal, right, by_row[row], spectrum, total)
             values[row] = improve_blocks(
-                p, factors, columns, weights, targets, diagonal, right, size, vectors, scores, a, u, v, triangle
+                p, factors, places, n, weights, targets, diagonal, right, size, vectors, scores, a, u, v, triangle
             )
             at = take_next(counter)

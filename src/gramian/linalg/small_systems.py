@@ -8,12 +8,13 @@ of the rows of the data. One kernel, `add_products`, does both.
 import numpy as np
 from numba import njit
 
-from gramian.linalg.prefetch import prefetch_ahead
 from gramian.linalg.register_tiles import (
     TILE_ROWS,
     VECTOR_BYTES,
     add_rows,
     add_tile,
+    pack_row,
+    prefetch_rows,
     solve_tile,
     transpose_tile,
 )
@@ -49,27 +50,21 @@ def add_four_scaled(line, u0, u1, u2, u3, c0, c1, c2, c3):  # type: ignore[no-un
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def gather_rows(table, stride, factors, columns, start, stop, left, width):  # type: ignore[no-untyped-def]
-    # table[j] = factors[columns[start + j], left : left + width] up to `stop`, with 0 in what is missing to the last tiles
-    for j in range(start, stop):
-        prefetch_ahead(factors, columns, j, len(columns))
-        f, at = factors[columns[j], left : left + width], (j - start) * stride
-        row = table[at : at + width]
-        for k in range(width):
-            row[k] = f[k]
-        table[at + width : at + width + TILE_ROWS] = 0
-    n = stop - start
-    table[n * stride : (n + TILE_ROWS - 1) // TILE_ROWS * TILE_ROWS * stride] = 0
-
-
-@njit(cache=True, nogil=True, fastmath=FASTMATH)
-def scale_rows(out, table, at, stride, width, scales):  # type: ignore[no-untyped-def]
-    # out[j] = scales[j] · table[j] for `width` columns, of matrices that begin at an element of their arrays
-    for j in range(len(scales)):
-        row, scale = slice(at + j * stride, at + j * stride + width), scales[j]
-        source, target = table[row], out[row]
-        for k in range(width):
-            target[k] = scale * source[k]
+def add_outer_products(a, factors, columns, n, weights, left, width, u, v):  # type: ignore[no-untyped-def]
+    # The upper half of a[:width, :width] += Σ_j w_j f_j f_jᵀ, for n columns and `width` factors from `left`; u and v are working
+    # space. The columns go on for two tiles, as those of `solve_long_row` and `solve_short_row` do.
+    size, stride, table, table_stride = padded_size(width), padded_stride(width), factors.reshape(-1), factors.shape[1]
+    for start in range(0, n, CHUNK):
+        stop = min(start + CHUNK, n)
+        for j in range(start, stop):
+            if j % TILE_ROWS == 0:
+                prefetch_rows(table, left, table_stride, columns, j + TILE_ROWS, size)
+            at = (j - start) * stride
+            pack_row(v, u, at, table, columns[j] * table_stride + left, weights[j], size)
+            if width % TILE_ROWS:
+                for k in range(at + width, at + size):
+                    u[k], v[k] = 0, 0
+        add_products(a, stride, width, u, v, stride, stop - start, a.dtype.type(1))
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
@@ -143,10 +138,12 @@ def solve_positive_definite(a, stride, right, n, triangle):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def solve_short_row(solution, right, diagonal, a, h, transposed, small, image, triangle, factors, columns, weights, targets):  # type: ignore[no-untyped-def]
+def solve_short_row(
+    solution, right, diagonal, a, h, transposed, small, image, numbers, triangle, factors, columns, n, weights, targets
+):  # type: ignore[no-untyped-def]
     # For n ≤ K columns, with D = diag(diagonal), r = right and h_j = √w_j D^-½ f_j, all w_j > 0:
     # p = D^-½ (Hᵀs + D^-½ r),  (I + HHᵀ) s = t/√w − H D^-½ r,  and the scores of the columns are f_j·p = (t_j/√w_j − s_j)/√w_j
-    n, width = len(columns), len(solution)
+    width = len(solution)
     rows, stride, h_stride = padded_size(n), padded_stride(n), padded_stride(width)
     has_right = False
     for k in range(width):
@@ -154,7 +151,8 @@ def solve_short_row(solution, right, diagonal, a, h, transposed, small, image, t
         solution[k] = diagonal[k] * right[k]
         has_right = has_right or right[k] != 0
     for j in range(n):
-        prefetch_ahead(factors, columns, j, n)
+        if j % TILE_ROWS == 0:
+            prefetch_rows(factors.reshape(-1), 0, factors.shape[1], columns, j + TILE_ROWS, factors.shape[1])
         f, h_j, root = factors[columns[j]], h[j * h_stride : j * h_stride + width], np.sqrt(weights[j])
         for k in range(width):
             h_j[k] = root * diagonal[k] * f[k]
@@ -170,7 +168,7 @@ def solve_short_row(solution, right, diagonal, a, h, transposed, small, image, t
     small[n:rows] = 0
     image[:] = 0
     for j in range(0, n, TILE_ROWS):
-        add_rows(image, h, j * h_stride, h_stride, small, j, len(image))
+        add_rows(image, h, 0, h_stride, numbers, j, small, j, len(image))
     for k in range(width):
         solution[k] = diagonal[k] * (solution[k] + image[k])
     value = -dot_product(solution, right) * 1.0
@@ -180,21 +178,17 @@ def solve_short_row(solution, right, diagonal, a, h, transposed, small, image, t
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def solve_long_row(solution, right, diagonal, a, u, v, small, triangle, factors, columns, weights, targets):  # type: ignore[no-untyped-def]
+def solve_long_row(solution, right, diagonal, a, u, v, small, triangle, factors, columns, n, weights, targets):  # type: ignore[no-untyped-def]
     # p = (D + Σ_j w_j f_j f_jᵀ)⁻¹ (r + Σ_j t_j f_j), with D and r as in solve_short_row
-    n, width = len(columns), len(solution)
+    width = len(solution)
     size, stride = padded_size(width), padded_stride(width)
     set_identity(a, stride, width)
     for k in range(width):
         a[k * stride + k] = diagonal[k]
+    add_outer_products(a, factors, columns, n, weights, 0, width, u, v)
     small[:] = 0
-    for start in range(0, n, CHUNK):
-        stop = min(start + CHUNK, n)
-        gather_rows(v, stride, factors, columns, start, stop, 0, width)
-        scale_rows(u, v, 0, stride, width + TILE_ROWS, weights[start:stop])
-        for j in range(start, stop, TILE_ROWS):
-            add_rows(small, v, (j - start) * stride, stride, targets, j, size)
-        add_products(a, stride, width, u, v, stride, stop - start, a.dtype.type(1))
+    for j in range(0, n, TILE_ROWS):
+        add_rows(small, factors.reshape(-1), 0, factors.shape[1], columns, j, targets, j, size)
     for k in range(width):
         right[k] += small[k]
         small[k] = right[k]
