@@ -121,7 +121,7 @@ def add_tile(
     count: Any,
     scale: Any,
 ) -> Any:
-    """c[r, l] += scale · Σ_p u[p, r] v[p, l] for p < count. Each matrix begins at an element of its array; u and v have one stride."""
+    """c[r, l] += scale · Σ_p u[p, r] v[p, l] for p < count. A matrix begins at an element; u and v have one stride."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args
@@ -192,7 +192,7 @@ def transpose_tile(typing_context: Any, out: Any, out_at: Any, out_stride: Any, 
 def dot_rows(
     typing_context: Any, out: Any, out_at: Any, table: Any, left: Any, stride: Any, places: Any, at: Any, x: Any, width: Any
 ) -> Any:
-    """out[r] = Σ_k f_r[k] x[k] for the rows f_r = table[places[at + r], left:], and `width` factors, padded to whole vectors."""
+    """out[r] = Σ_k f_r[k] x[k] for the rows f_r = table[places[at + r], left:], and a width padded to whole vectors."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         write, kinds = VectorBuilder(context, builder, signature.args[0]), signature.args

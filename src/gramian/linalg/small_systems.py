@@ -51,8 +51,8 @@ def add_four_scaled(line, u0, u1, u2, u3, c0, c1, c2, c3):  # type: ignore[no-un
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
 def add_outer_products(a, factors, columns, n, weights, left, width, u, v):  # type: ignore[no-untyped-def]
-    # The upper half of a[:width, :width] += Σ_j w_j f_j f_jᵀ, for n columns and `width` factors from `left`; u and v are working
-    # space. The columns go on for two tiles, as those of `solve_long_row` and `solve_short_row` do.
+    # The upper half of a[:width, :width] += Σ_j w_j f_j f_jᵀ, for n columns and `width` factors from `left`, with u and v as
+    # working space. Here and below, the arrays of columns go on for two tiles, which are read but do not count.
     size, stride, table, table_stride = padded_size(width), padded_stride(width), factors.reshape(-1), factors.shape[1]
     for start in range(0, n, CHUNK):
         stop = min(start + CHUNK, n)
