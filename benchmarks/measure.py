@@ -17,6 +17,13 @@ def seconds(job: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
+def wall_and_cpu_seconds(job: Callable[[], object]) -> tuple[float, float]:
+    """Return the seconds that a job takes, and its CPU seconds, which other processes on the machine change little."""
+    started, cpu_started = time.perf_counter(), time.process_time()
+    job()
+    return time.perf_counter() - started, time.process_time() - cpu_started
+
+
 def resident_bytes(line: str) -> int:
     """Return VmRSS or VmHWM (the peak) of this process in bytes, on Linux."""
     status = Path("/proc/self/status").read_text()

@@ -1,6 +1,6 @@
 """Epochs of alternating least squares by one library: `epochs.py <side> <folder> <rank> <solver> <n_epochs>`.
 
-Prints, as JSON, the seconds of each epoch and the objective after the last. Needs NumPy, SciPy and that library only. The loss
+Prints, as JSON, the seconds and CPU seconds of each epoch and the objective after the last. Needs NumPy, SciPy and that library only. The loss
 is that of iALS (2022) for irspack, and of WRMF for implicit, which has no other; gramian has both, and RG2ALS.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from measure import wall_and_cpu_seconds
 from worker import CORES, RANK, Job, matrix
 
 UNOBSERVED, POSITIVE, RIDGE, PLAIN = 0.1, 10.0, 0.01, 100.0
@@ -59,14 +60,18 @@ def best(folder: Path, rank: int, n_epochs: int) -> None:
     params = {"regularization": PLAIN, "alpha": 1.0, "num_threads": CORES, "random_state": 42}
     model = AlternatingLeastSquares(factors=rank, iterations=n_epochs, use_cg=True, **params)
     x.data[:] = 1 + POSITIVE
-    seconds, values = [], []
+    seconds, cpu_seconds, values = [], [], []
 
     def evaluate(epoch: int, elapsed: float, loss: float) -> None:
         seconds.append(elapsed)
+        cpu_seconds.append(time.process_time() - cpu_started[-1])
         values.append(ranking_metrics_at_k(model, x, target, K=10, show_progress=False, num_threads=CORES)["ndcg"])
 
+        cpu_started.append(time.process_time())
+
+    cpu_started = [time.process_time()]
     model.fit(x, show_progress=False, callback=evaluate)
-    print(json.dumps({"seconds": seconds, "ndcg": values, "version": version("implicit")}))
+    print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "ndcg": values, "version": version("implicit")}))
 
 
 def gramian(x: sp.csr_matrix, rank: int, solver: str) -> Training:
@@ -106,12 +111,6 @@ def epoch_job(train: Callable[[sp.csr_matrix, int, str], Training], data: Path, 
     return epoch, answer
 
 
-def time_call(job: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    job()
-    return time.perf_counter() - started
-
-
 def objective(x: sp.csr_matrix, p: np.ndarray, q: np.ndarray, loss: str) -> float:
     """Return the loss with its penalties, in float64."""
     p, q = p.astype(np.float64), q.astype(np.float64)
@@ -139,10 +138,10 @@ def main() -> None:
     train(matrix(folder, "tiny"), 8, solver)[0]()  # compile, start the threads
     x = matrix(folder, "train")
     epoch, vectors = train(x, rank, solver)
-    seconds = [time_call(epoch) for _ in range(n_epochs)]
+    seconds, cpu_seconds = zip(*(wall_and_cpu_seconds(epoch) for _ in range(n_epochs)), strict=True)
     loss = {"irspack": "ials", "implicit": "wrmf"}.get(side, solver.split()[0])
     value = None if loss == "rg2" else objective(x, *vectors(), loss)
-    print(json.dumps({"seconds": seconds, "objective": value, "version": version(side)}))
+    print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds, "objective": value, "version": version(side)}))
 
 
 if __name__ == "__main__":

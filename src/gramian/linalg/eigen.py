@@ -15,9 +15,9 @@ import scipy.sparse as sp
 from scipy.linalg import eigh, qr
 
 from gramian.errors import Inaccurate, InvalidInput
+from gramian.linalg.gram_product import apply_gram
 from gramian.linalg.inverse import SymmetricOperator
 from gramian.linalg.memory import require_memory
-from gramian.linalg.product import multiply_gram
 from gramian.linalg.symmetric import Symmetric
 from gramian.progress import progress_bar
 
@@ -29,7 +29,11 @@ DECOMPOSITION_COST, DENSE_SCORING_COST = 7.0, 1.4
 
 LAPACK_MAX_SIZE = 1_500  # n up to which LAPACK is fast enough for any k
 LAPACK_MIN_SHARE = 0.15  # k/n above which LAPACK is faster than Lanczos
-MAX_LANCZOS_WIDTH = 64  # vectors in a Lanczos block
+MIN_LANCZOS_WIDTH, MAX_LANCZOS_WIDTH = (
+    8,
+    64,
+)  # vectors in a Lanczos block: wide ones multiply faster, narrow ones need a smaller basis
+NEW_SHARE = 1e-3  # of an image's norm that is orthogonal to the basis, below which rounding errors may be as large
 REFINEMENT_STEPS = 12  # blocks of residuals that are added to a basis; a new decomposition is cheaper than more
 RESIDUAL_TOLERANCE = 1e-3  # ‖Aq − θq‖/θ of an eigenpair; see benchmarks/README.md
 
@@ -49,7 +53,7 @@ class ImplicitGram:
         self.x, self.n, self.dtype = x, x.shape[1], np.dtype(dtype)
 
     def __matmul__(self, right: np.ndarray) -> np.ndarray:
-        return multiply_gram(self.x, right)
+        return apply_gram(self.x, right)
 
 
 def top_eigenpairs(operator: SymmetricOperator, k: int, seed: int = 0) -> TopEigenpairs:
@@ -90,7 +94,7 @@ def eigenpairs_bytes(n: int, k: int, itemsize: int) -> int:
 
 def lanczos_width(k: int) -> int:
     """Return the number of vectors in a Lanczos block for k eigenpairs."""
-    return min(MAX_LANCZOS_WIDTH, max(16, k // 4))
+    return min(MAX_LANCZOS_WIDTH, max(MIN_LANCZOS_WIDTH, k // 64 * 8))
 
 
 def decompose_by_lapack(operator: SymmetricOperator, k: int) -> TopEigenpairs:
@@ -123,13 +127,17 @@ def decompose_by_lanczos(operator: SymmetricOperator, k: int, seed: int) -> TopE
         for size in range(width, limit + 1, width):
             current, newest = basis[:, :size], slice(size - width, size)
             image = multiply_finite(operator, basis[:, newest])
-            for _ in range(2):  # one pass of Gram-Schmidt leaves rounding errors
-                overlap = current.T @ image
-                projected[:size, newest] += overlap
-                image -= current @ overlap
+            # A symmetric operator's image has components in the last two blocks only, but for rounding errors. These are
+            # removed first, so that one pass over the whole basis suffices for the rest.
+            for first in (max(size - 2 * width, 0), 0):
+                overlap = basis[:, first:size].T @ image
+                projected[first:size, newest] += overlap
+                image -= basis[:, first:size] @ overlap
             block, coupling = orthonormalise(image)
-            block -= current @ (current.T @ block)  # QR scales up rounding errors where little of the image is new
-            basis[:, size : size + width] = orthonormalise(block)[0]
+            if np.abs(np.diag(coupling)).min() < NEW_SHARE * np.abs(projected[newest, newest]).max():
+                block -= current @ (current.T @ block)  # QR scales up rounding errors where little of the image is new
+                block = orthonormalise(block)[0]
+            basis[:, size : size + width] = block
             advance(width)
             if size < min(next_check, limit):
                 continue
@@ -141,7 +149,7 @@ def decompose_by_lanczos(operator: SymmetricOperator, k: int, seed: int) -> TopE
             rounding = np.finfo(operator.dtype).eps * values[0]
             if (residuals <= RESIDUAL_TOLERANCE * values + 10 * rounding).all():
                 return TopEigenpairs(np.maximum(values, 0), np.ascontiguousarray(current @ vectors))
-            next_check = size + max(width, k // 2)
+            next_check = size + max(width, k // 4)
     return None
 
 

@@ -11,18 +11,22 @@ PREFETCH_ROWS = 8  # rows ahead; measured on half steps of ALS, see benchmarks/R
 CACHE_LINE_BYTES = 64  # on x86-64 and most ARM cores
 
 
+def prefetch_address(builder: Any, address: Any) -> None:
+    """Write the instruction that prefetches the cache line of an address."""
+    pointer, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+    function_type = ir.FunctionType(ir.VoidType(), [pointer, int32, int32, int32])
+    prefetch = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
+    read, high_locality, data_cache = int32(0), int32(3), int32(1)
+    builder.call(prefetch, [builder.bitcast(address, pointer), read, high_locality, data_cache])
+
+
 @intrinsic
 def prefetch_line(typing_context: Any, array: Any, index: Any) -> Any:
     """Prefetch the cache line that holds `index` of a contiguous array. Only a hint: no result depends on it."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         start = context.make_array(signature.args[0])(context, builder, args[0]).data
-        pointer, int32 = ir.IntType(8).as_pointer(), ir.IntType(32)
-        function_type = ir.FunctionType(ir.VoidType(), [pointer, int32, int32, int32])
-        prefetch = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0i8")
-        read, high_locality, data_cache = int32(0), int32(3), int32(1)
-        address = builder.bitcast(builder.gep(start, [args[1]]), pointer)
-        builder.call(prefetch, [address, read, high_locality, data_cache])
+        prefetch_address(builder, builder.gep(start, [args[1]]))
         return context.get_dummy_value()
 
     return types.void(array, types.int64), generate

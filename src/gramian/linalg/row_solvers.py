@@ -18,9 +18,9 @@ dislike, whose target is 0. All rows are solved in the basis of G's eigenvectors
     `solve_subspaces`            exact in a few factors at a time, with the others fixed (iALS++, Rendle et al. 2021).
 
 Each solver writes into `out` and returns the value that each row's objective has there: its minimum if the solver is exact,
-and NaN if it has no minimum because the system is not positive definite. The iterative solvers start from `out`. Rows are
-dealt to the threads by length, longest first, so that all threads finish together. The sums of a row do not depend on the
-number of threads.
+and NaN if it has no minimum because the system is not positive definite. The iterative solvers start from `out`. Every
+thread takes the next row when it has finished one, longest first, so that all finish together even if other processes slow
+some of them down. The sums of a row do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -35,11 +35,23 @@ from scipy.linalg import eigh
 
 from gramian.errors import Inaccurate
 from gramian.linalg.prefetch import prefetch_ahead
+from gramian.linalg.register_tiles import TILE_ROWS, add_rows, add_squares, dot_rows, prefetch_rows, take_next
+from gramian.linalg.small_systems import (
+    CHUNK,
+    FASTMATH,
+    PADDING,
+    add_outer_products,
+    dot_product,
+    padded_size,
+    padded_stride,
+    set_identity,
+    solve_long_row,
+    solve_positive_definite,
+    solve_short_row,
+)
 
 UNOBSERVED_WEIGHT, EXTRA_WEIGHT, EXTRA_TARGET, UNOBSERVED_TARGET, RIDGE = range(5)  # the columns of a row's coefficients
 COLUMN_WEIGHT, COLUMN_TARGET = range(2)  # the columns of a column's coefficients
-GROUPS_PER_THREAD = 8  # of rows; more than one, so that a thread that finishes early takes another group
-FASTMATH = {"contract", "reassoc", "nsz", "arcp"}  # not nnan: NaN marks systems that are not positive definite
 
 
 @dataclass(frozen=True)
@@ -58,11 +70,6 @@ class RowProblems:
     def order(self) -> np.ndarray:
         """The rows, longest first."""
         return np.argsort(-np.diff(self.x.indptr), kind="stable")
-
-    @property
-    def longest(self) -> int:
-        """The largest number of entries in a row."""
-        return int(np.diff(self.x.indptr).max(initial=0))
 
     @property
     def is_shared(self) -> bool:
@@ -97,7 +104,7 @@ def solve_shared(rows: RowProblems, fixed: FixedSide, out: np.ndarray) -> np.nda
 
 def solve_cholesky(rows: RowProblems, fixed: FixedSide, out: np.ndarray) -> np.ndarray:
     """Solve every row exactly."""
-    return dispatch_kernel(cholesky_kernel, rows, fixed, out, rows.longest)
+    return dispatch_kernel(cholesky_kernel, rows, fixed, out, 0)
 
 
 def solve_conjugate_gradient(rows: RowProblems, fixed: FixedSide, out: np.ndarray, steps: int) -> np.ndarray:
@@ -118,9 +125,19 @@ def dispatch_kernel(kernel, rows: RowProblems, fixed: FixedSide, out: np.ndarray
     values = np.empty(x.shape[0])
     matrix = (x.indptr, x.indices, x.data.astype(dtype, copy=False))
     coefficients = (rows.by_row.astype(dtype, copy=False), rows.by_column.astype(dtype, copy=False))
-    n_groups = GROUPS_PER_THREAD * get_num_threads()
-    kernel(out, values, rows.order, n_groups, *matrix, fixed.factors, fixed.spectrum, fixed.total, *coefficients, option)
+    work = (rows.order, np.zeros(1, np.int64), get_num_threads())
+    kernel(out, values, *work, *matrix, pad_columns(fixed.factors), fixed.spectrum, fixed.total, *coefficients, option)
     return values
+
+
+def pad_columns(factors: np.ndarray) -> np.ndarray:
+    """Fill the rows up to whole vectors with 0, and add a row, so that a vector that begins in a row ends in the table."""
+    n, width = factors.shape
+    if width % PADDING == 0:
+        return np.ascontiguousarray(factors)
+    padded = np.zeros((n + 1, padded_size(width)), factors.dtype)
+    padded[:n, :width] = factors
+    return padded
 
 
 @njit(inline="always")
@@ -128,20 +145,15 @@ def positive_part(value):  # type: ignore[no-untyped-def]
     return value if value > 0 else value - value  # in the type of the value
 
 
-@njit(inline="always")
-def dot_product(a, b):  # type: ignore[no-untyped-def]
-    total = a.dtype.type(0)
-    for k in range(len(a)):
-        total += a[k] * b[k]
-    return total
-
-
 @njit(parallel=True, cache=True, nogil=True, fastmath=FASTMATH)
-def shared_kernel(out, values, order, n_groups, indptr, indices, data, factors, spectrum, total, by_row, by_column, unused):  # type: ignore[no-untyped-def]
-    width = factors.shape[1]
-    for group in prange(n_groups):
+def shared_kernel(  # type: ignore[no-untyped-def]
+    out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, unused
+):
+    width = out.shape[1]
+    for _ in prange(n_workers):
         right = np.empty(width, factors.dtype)
-        for at in range(group, len(order), n_groups):
+        at = take_next(counter)
+        while at < len(order):
             row = order[at]
             coefficient, stop = by_row[row], indptr[row + 1]
             for k in range(width):
@@ -158,253 +170,209 @@ def shared_kernel(out, values, order, n_groups, indptr, indices, data, factors, 
                 out[row, k] = solution
                 value -= solution * right[k]
             values[row] = value
+            at = take_next(counter)
+
+
+@njit(inline="always")
+def set_weights(places, weights, targets, coefficient, columns, data, by_column):  # type: ignore[no-untyped-def]
+    # A row's columns with w_j and t_j. Then places to the end of the last tile, with 0, and of another, which is prefetched.
+    n = len(columns)
+    for j in range(n):
+        places[j] = columns[j]
+        weights[j] = coefficient[EXTRA_WEIGHT] * by_column[columns[j], COLUMN_WEIGHT] * abs(data[j])
+        targets[j] = coefficient[EXTRA_TARGET] * by_column[columns[j], COLUMN_TARGET] * positive_part(data[j])
+    places[n : n + 2 * TILE_ROWS] = 0
+    weights[n : n + TILE_ROWS] = 0
+    targets[n : n + TILE_ROWS] = 0
+
+
+@njit(inline="always")
+def set_shared(diagonal, right, coefficient, spectrum, total):  # type: ignore[no-untyped-def]
+    # the part of a row's system that does not depend on its columns
+    for k in range(len(diagonal)):
+        diagonal[k] = coefficient[UNOBSERVED_WEIGHT] * spectrum[k] + coefficient[RIDGE]
+        right[k] = coefficient[UNOBSERVED_TARGET] * total[k]
+
+
+@njit(inline="always")
+def is_positive(values):  # type: ignore[no-untyped-def]
+    return len(values) == 0 or values.min() > 0
+
+
+@njit(inline="always")
+def longest_row(indptr):  # type: ignore[no-untyped-def]
+    longest = 0
+    for row in range(len(indptr) - 1):
+        longest = max(longest, indptr[row + 1] - indptr[row])
+    return longest
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def improve_row(solution, factors, places, n, weights, targets, diagonal, right, steps, vectors, scores):  # type: ignore[no-untyped-def]
+    # Conjugate gradients from `solution`, in place. Returns the value of the objective.
+    width, dtype, table, stride = len(solution), solution.dtype, factors.reshape(-1), factors.shape[1]
+    rounding = (
+        1e-14 if solution.itemsize == 4 else 1e-30
+    )  # a reduction of the squared residual that leaves rounding errors only
+    underflow = 1e-30 if solution.itemsize == 4 else 1e-200  # a residual this small is 0: its products would underflow
+    preconditioner, residual, image, direction = vectors[0], vectors[1], vectors[2], vectors[3]
+    value = 0.0  # −p·(right side + residual) at the start, minus the decrease of each step
+    for k in range(width):
+        preconditioner[k] = diagonal[k]
+        residual[k] = right[k] - diagonal[k] * solution[k]
+        direction[k] = solution[k]
+        value -= right[k] * solution[k]
+    for j in range(0, n, TILE_ROWS):
+        prefetch_rows(table, 0, stride, places, j + TILE_ROWS, stride)
+        dot_rows(scores, 0, table, 0, stride, places, j, direction, stride)
+        for q in range(TILE_ROWS):
+            value -= targets[j + q] * scores[q]
+            scores[q] = targets[j + q] - weights[j + q] * scores[q]
+        add_rows(residual, table, 0, stride, places, j, scores, 0, stride)
+        add_squares(preconditioner, table, 0, stride, places, j, weights, j, stride)
+    norm = dtype.type(0)  # the squared norm of the residual, preconditioned
+    for k in range(width):
+        value -= residual[k] * solution[k]
+        preconditioner[k] = 1 / preconditioner[k]
+        direction[k] = residual[k] * preconditioner[k]
+        norm += residual[k] * direction[k]
+    smallest, has_minimum = max(norm * rounding, underflow), norm >= 0
+    for _ in range(steps):
+        if not norm > smallest:
+            break
+        for k in range(width):
+            image[k] = diagonal[k] * direction[k]
+        for j in range(0, n, TILE_ROWS):
+            prefetch_rows(table, 0, stride, places, j + TILE_ROWS, stride)
+            dot_rows(scores, 0, table, 0, stride, places, j, direction, stride)
+            for q in range(TILE_ROWS):
+                scores[q] *= weights[j + q]
+            add_rows(image, table, 0, stride, places, j, scores, 0, stride)
+        curvature = dot_product(direction[:width], image[:width])
+        if not curvature > 0:
+            has_minimum = False
+            break
+        step = norm / curvature
+        value -= step * norm
+        new_norm = dtype.type(0)
+        for k in range(width):
+            solution[k] += step * direction[k]
+            residual[k] -= step * image[k]
+            new_norm += residual[k] * residual[k] * preconditioner[k]
+        for k in range(width):
+            direction[k] = residual[k] * preconditioner[k] + new_norm / norm * direction[k]
+        norm = new_norm
+    return value if has_minimum else np.nan
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath=FASTMATH)
 def conjugate_gradient_kernel(  # type: ignore[no-untyped-def]
-    out, values, order, n_groups, indptr, indices, data, factors, spectrum, total, by_row, by_column, steps
+    out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, steps
 ):
-    width, dtype = factors.shape[1], factors.dtype
-    rounding = 1e-14 if factors.itemsize == 4 else 1e-30  # a reduction of the squared residual that leaves rounding errors only
-    underflow = 1e-30 if factors.itemsize == 4 else 1e-200  # a residual this small is 0: its products would underflow
-    for group in prange(n_groups):
-        diagonal, preconditioner, residual = np.empty(width, dtype), np.empty(width, dtype), np.empty(width, dtype)
-        image, direction = np.empty(width, dtype), np.empty(width, dtype)
-        for at in range(group, len(order), n_groups):
+    width, dtype, longest = out.shape[1], factors.dtype, longest_row(indptr) + 2 * TILE_ROWS
+    for _ in prange(n_workers):
+        places, weights, targets = np.empty(longest, indices.dtype), np.empty(longest, dtype), np.empty(longest, dtype)
+        diagonal, right, scores = np.empty(width, dtype), np.empty(width, dtype), np.empty(TILE_ROWS, dtype)
+        vectors = np.zeros((4, padded_size(width)), dtype)
+        at = take_next(counter)
+        while at < len(order):
             row = order[at]
-            coefficient, start, stop, solution = by_row[row], indptr[row], indptr[row + 1], out[row]
-            value = 0.0  # −p·(right side + residual) at the start, minus the decrease of each step
-            for k in range(width):
-                diagonal[k] = coefficient[UNOBSERVED_WEIGHT] * spectrum[k] + coefficient[RIDGE]
-                preconditioner[k] = diagonal[k]
-                residual[k] = coefficient[UNOBSERVED_TARGET] * total[k] - diagonal[k] * solution[k]
-                value -= coefficient[UNOBSERVED_TARGET] * total[k] * solution[k]
-            for p in range(start, stop):
-                prefetch_ahead(factors, indices, p, stop)
-                c = indices[p]
-                f = factors[c]
-                weight = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * abs(data[p])
-                target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * positive_part(data[p])
-                score = dot_product(f, solution)
-                error = target - weight * score
-                value -= target * score
-                for k in range(width):
-                    preconditioner[k] += weight * f[k] * f[k]
-                    residual[k] += error * f[k]
-            norm = dtype.type(0)  # the squared norm of the residual, preconditioned
-            for k in range(width):
-                value -= residual[k] * solution[k]
-                preconditioner[k] = 1 / preconditioner[k]
-                direction[k] = residual[k] * preconditioner[k]
-                norm += residual[k] * direction[k]
-            smallest, has_minimum = max(norm * rounding, underflow), norm >= 0
-            for _ in range(steps):
-                if not norm > smallest:
-                    break
-                for k in range(width):
-                    image[k] = diagonal[k] * direction[k]
-                for p in range(start, stop):
-                    prefetch_ahead(factors, indices, p, stop)
-                    c = indices[p]
-                    f = factors[c]
-                    along = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * abs(data[p]) * dot_product(f, direction)
-                    for k in range(width):
-                        image[k] += along * f[k]
-                curvature = dot_product(direction, image)
-                if not curvature > 0:
-                    has_minimum = False
-                    break
-                step = norm / curvature
-                value -= step * norm
-                new_norm = dtype.type(0)
-                for k in range(width):
-                    solution[k] += step * direction[k]
-                    residual[k] -= step * image[k]
-                    new_norm += residual[k] * residual[k] * preconditioner[k]
-                for k in range(width):
-                    direction[k] = residual[k] * preconditioner[k] + new_norm / norm * direction[k]
-                norm = new_norm
-            values[row] = value if has_minimum else np.nan
-
-
-@njit(inline="always")
-def add_scaled(line, u, c):  # type: ignore[no-untyped-def]
-    for k in range(len(line)):
-        line[k] += c * u[k]
-
-
-@njit(inline="always")
-def add_four_scaled(line, u0, u1, u2, u3, c0, c1, c2, c3):  # type: ignore[no-untyped-def]
-    # four vectors in one pass, which loads and stores the line once
-    for k in range(len(line)):
-        line[k] += c0 * u0[k] + c1 * u1[k] + c2 * u2[k] + c3 * u3[k]
-
-
-@njit(cache=True, fastmath=FASTMATH)
-def add_outer(a, u0, u1, u2, u3, c0, c1, c2, c3):  # type: ignore[no-untyped-def]
-    # the upper half of a += c0 u0 u0ᵀ + … + c3 u3 u3ᵀ
-    n = len(u0)
-    for i in range(n):
-        add_four_scaled(a[i, i:n], u0[i:], u1[i:], u2[i:], u3[i:], c0 * u0[i], c1 * u1[i], c2 * u2[i], c3 * u3[i])
-
-
-@njit(cache=True, fastmath=FASTMATH)
-def solve_positive_definite(a, right, n):  # type: ignore[no-untyped-def]
-    # Solve a[:n, :n] p = right[:n] in place, by a = UᵀU in the upper half of a. Returns whether a is positive definite.
-    for first in range(0, n, 4):
-        last = min(first + 4, n)
-        for j in range(first, last):
-            pivot = a[j, j]
-            if not pivot > 0:
-                return False
-            root = np.sqrt(pivot)
-            line = a[j, j:n]
-            for k in range(len(line)):
-                line[k] /= root
-            for i in range(j + 1, last):
-                add_scaled(a[i, i:n], a[j, i:n], -a[j, i])
-        if last == first + 4:
-            u0, u1, u2, u3 = a[first], a[first + 1], a[first + 2], a[first + 3]
-            for i in range(last, n):
-                add_four_scaled(a[i, i:n], u0[i:n], u1[i:n], u2[i:n], u3[i:n], -u0[i], -u1[i], -u2[i], -u3[i])
-    for j in range(n):
-        right[j] /= a[j, j]
-        add_scaled(right[j + 1 : n], a[j, j + 1 : n], -right[j])
-    for j in range(n - 1, -1, -1):
-        right[j] = (right[j] - dot_product(a[j, j + 1 : n], right[j + 1 : n])) / a[j, j]
-    return True
-
-
-@njit(cache=True, fastmath=FASTMATH)
-def solve_short_row(solution, right, diagonal, a, h, small, factors, columns, weights, targets):  # type: ignore[no-untyped-def]
-    # For n < K columns, with D = diag(diagonal), r = right and h_j = √w_j D^-½ f_j, all w_j > 0:
-    # p = D^-½ (Hᵀ (I + HHᵀ)⁻¹ (t/√w − H D^-½ r) + D^-½ r)
-    n, width = len(columns), len(solution)
-    for k in range(width):
-        diagonal[k] = 1 / np.sqrt(diagonal[k])
-        solution[k] = diagonal[k] * right[k]
-    for j in range(n):
-        f, h_j, root = factors[columns[j]], h[j], np.sqrt(weights[j])
-        for k in range(width):
-            h_j[k] = root * diagonal[k] * f[k]
-        small[j] = targets[j] / root - dot_product(h_j, solution)
-        for i in range(j):
-            a[i, j] = dot_product(h[i], h_j)
-        a[j, j] = 1 + dot_product(h_j, h_j)
-    is_definite = solve_positive_definite(a, small, n)
-    for j in range(n):
-        add_scaled(solution, h[j], small[j])
-    for k in range(width):
-        solution[k] *= diagonal[k]
-    value = dot_product(solution, right)
-    for j in range(n):
-        value += targets[j] * dot_product(factors[columns[j]], solution)
-    return -value if is_definite else np.nan
-
-
-@njit(cache=True, fastmath=FASTMATH)
-def solve_long_row(solution, right, diagonal, a, factors, columns, weights, targets):  # type: ignore[no-untyped-def]
-    # p = (D + Σ_j w_j f_j f_jᵀ)⁻¹ (r + Σ_j t_j f_j), with D and r as in solve_short_row
-    n, width = len(columns), len(solution)
-    a[:] = 0
-    for k in range(width):
-        a[k, k] = diagonal[k]
-    for j in range(n):
-        prefetch_ahead(factors, columns, j, n)
-        add_scaled(right, factors[columns[j]], targets[j])
-        if j % 4 == 3:
-            u0, u1, u2, u3 = factors[columns[j - 3]], factors[columns[j - 2]], factors[columns[j - 1]], factors[columns[j]]
-            add_outer(a, u0, u1, u2, u3, weights[j - 3], weights[j - 2], weights[j - 1], weights[j])
-    for j in range(n - n % 4, n):
-        u, zero = factors[columns[j]], weights.dtype.type(0)
-        add_outer(a, u, u, u, u, weights[j], zero, zero, zero)
-    solution[:] = right
-    is_definite = solve_positive_definite(a, solution, width)
-    return -dot_product(solution, right) if is_definite else np.nan
+            entries, p = slice(indptr[row], indptr[row + 1]), out[row]
+            n = indptr[row + 1] - indptr[row]
+            set_weights(places, weights, targets, by_row[row], indices[entries], data[entries], by_column)
+            set_shared(diagonal, right, by_row[row], spectrum, total)
+            values[row] = improve_row(p, factors, places, n, weights, targets, diagonal, right, steps, vectors, scores)
+            at = take_next(counter)
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath=FASTMATH)
 def cholesky_kernel(  # type: ignore[no-untyped-def]
-    out, values, order, n_groups, indptr, indices, data, factors, spectrum, total, by_row, by_column, longest
+    out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, unused
 ):
-    width, dtype = factors.shape[1], factors.dtype
-    for group in prange(n_groups):
-        a, right, diagonal = np.empty((width, width), dtype), np.empty(width, dtype), np.empty(width, dtype)
-        small, h = np.empty(width, dtype), np.empty((width, width), dtype)
-        weights, targets = np.empty(longest, dtype), np.empty(longest, dtype)
-        for at in range(group, len(order), n_groups):
+    width, dtype, longest = out.shape[1], factors.dtype, longest_row(indptr) + 2 * TILE_ROWS
+    size, stride = padded_size(width), padded_stride(width)
+    for _ in prange(n_workers):
+        places, weights, targets = np.empty(longest, indices.dtype), np.empty(longest, dtype), np.empty(longest, dtype)
+        right, diagonal, triangle = np.empty(width, dtype), np.empty(width, dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
+        small, image, numbers = np.empty(size, dtype), np.empty(size, dtype), np.arange(size)
+        a, h, transposed = np.empty(size * stride, dtype), np.zeros(size * stride, dtype), np.empty(size * stride, dtype)
+        u, v = np.empty(CHUNK * stride, dtype), np.empty(CHUNK * stride, dtype)
+        at = take_next(counter)
+        while at < len(order):
             row = order[at]
-            entries = slice(indptr[row], indptr[row + 1])
-            coefficient, columns, row_data = by_row[row], indices[entries], data[entries]
-            n = len(columns)
-            is_short = n < width  # and all weights positive
-            for k in range(width):
-                diagonal[k] = coefficient[UNOBSERVED_WEIGHT] * spectrum[k] + coefficient[RIDGE]
-                right[k] = coefficient[UNOBSERVED_TARGET] * total[k]
-                is_short = is_short and diagonal[k] > 0
-            for j in range(n):
-                weights[j] = coefficient[EXTRA_WEIGHT] * by_column[columns[j], COLUMN_WEIGHT] * abs(row_data[j])
-                targets[j] = coefficient[EXTRA_TARGET] * by_column[columns[j], COLUMN_TARGET] * positive_part(row_data[j])
-                is_short = is_short and weights[j] > 0
-            w, t, p = weights[:n], targets[:n], out[row]
-            if is_short:
-                values[row] = solve_short_row(p, right, diagonal, a, h, small, factors, columns, w, t)
+            entries, p = slice(indptr[row], indptr[row + 1]), out[row]
+            n = indptr[row + 1] - indptr[row]
+            set_weights(places, weights, targets, by_row[row], indices[entries], data[entries], by_column)
+            set_shared(diagonal, right, by_row[row], spectrum, total)
+            if n <= width and is_positive(weights[:n]) and is_positive(diagonal):
+                values[row] = solve_short_row(
+                    p, right, diagonal, a, h, transposed, small, image, numbers, triangle, factors, places, n, weights, targets
+                )
             else:
-                values[row] = solve_long_row(p, right, diagonal, a, factors, columns, w, t)
+                values[row] = solve_long_row(p, right, diagonal, a, u, v, small, triangle, factors, places, n, weights, targets)
+            at = take_next(counter)
+
+
+@njit(cache=True, nogil=True, fastmath=FASTMATH)
+def improve_blocks(  # type: ignore[no-untyped-def]
+    solution, factors, places, n, weights, targets, diagonal, right, size, vectors, scores, a, u, v, triangle
+):
+    # Solve for `size` factors at a time, in place. Returns the value of the objective.
+    width, table, stride = len(solution), factors.reshape(-1), factors.shape[1]
+    whole, sums, has_minimum = vectors[0], np.empty(TILE_ROWS, solution.dtype), True
+    whole[:width] = solution
+    for j in range(0, n, TILE_ROWS):
+        prefetch_rows(table, 0, stride, places, j + TILE_ROWS, stride)
+        dot_rows(scores, j, table, 0, stride, places, j, whole, stride)
+    for left in range(0, width, size):
+        n_block = min(size, width - left)
+        padded, a_stride = padded_size(n_block), padded_stride(n_block)
+        step = vectors[1, :padded]  # the gradient, and then the step
+        step[:] = 0
+        for j in range(0, n, TILE_ROWS):
+            for q in range(TILE_ROWS):
+                sums[q] = targets[j + q] - weights[j + q] * scores[j + q]
+            add_rows(step, table, left, stride, places, j, sums, 0, padded)
+        set_identity(a, a_stride, n_block)
+        for k in range(n_block):
+            a[k * a_stride + k] = diagonal[left + k]
+            step[k] += right[left + k] - diagonal[left + k] * solution[left + k]
+        add_outer_products(a, factors, places, n, weights, left, n_block, u, v)
+        has_minimum = has_minimum and solve_positive_definite(a, a_stride, step, n_block, triangle)
+        step[n_block:] = 0
+        for k in range(n_block):
+            solution[left + k] += step[k]
+        for j in range(0, n, TILE_ROWS):
+            dot_rows(sums, 0, table, left, stride, places, j, step, padded)
+            for q in range(TILE_ROWS):
+                scores[j + q] += sums[q]
+    value = 0.0
+    for k in range(width):
+        value += (diagonal[k] * solution[k] - 2 * right[k]) * solution[k]
+    for j in range(n):
+        value += (weights[j] * scores[j] - 2 * targets[j]) * scores[j]
+    return value if has_minimum else np.nan
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath=FASTMATH)
-def subspace_kernel(out, values, order, n_groups, indptr, indices, data, factors, spectrum, total, by_row, by_column, size):  # type: ignore[no-untyped-def]
-    width, dtype = factors.shape[1], factors.dtype
-    zero = dtype.type(0)
-    longest = 0
-    for row in range(len(indptr) - 1):
-        longest = max(longest, indptr[row + 1] - indptr[row])
-    for group in prange(n_groups):
-        a, right = np.empty((size, size), dtype), np.empty(size, dtype)
-        scores, weights = np.empty(longest, dtype), np.empty(4, dtype)
-        for at in range(group, len(order), n_groups):
+def subspace_kernel(  # type: ignore[no-untyped-def]
+    out, values, order, counter, n_workers, indptr, indices, data, factors, spectrum, total, by_row, by_column, size
+):
+    width, dtype, longest = out.shape[1], factors.dtype, longest_row(indptr) + 2 * TILE_ROWS
+    stride = padded_stride(size)
+    for _ in prange(n_workers):
+        places, weights, targets = np.empty(longest, indices.dtype), np.empty(longest, dtype), np.empty(longest, dtype)
+        diagonal, right, scores = np.empty(width, dtype), np.empty(width, dtype), np.empty(longest, dtype)
+        vectors, triangle = np.zeros((2, padded_size(width)), dtype), np.empty((TILE_ROWS, TILE_ROWS), dtype)
+        a, u, v = np.empty(padded_size(size) * stride, dtype), np.empty(CHUNK * stride, dtype), np.empty(CHUNK * stride, dtype)
+        at = take_next(counter)
+        while at < len(order):
             row = order[at]
-            coefficient, start, stop, solution = by_row[row], indptr[row], indptr[row + 1], out[row]
-            for p in range(start, stop):
-                prefetch_ahead(factors, indices, p, stop)
-                scores[p - start] = dot_product(factors[indices[p]], solution)
-            has_minimum = True
-            for left in range(0, width, size):
-                n = min(size, width - left)
-                block = slice(left, left + n)
-                a[:] = 0
-                for k in range(n):
-                    a[k, k] = coefficient[UNOBSERVED_WEIGHT] * spectrum[left + k] + coefficient[RIDGE]
-                    right[k] = coefficient[UNOBSERVED_TARGET] * total[left + k] - a[k, k] * solution[left + k]
-                for p in range(start, stop, 4):
-                    for q in range(4):
-                        weights[q] = zero
-                        if p + q < stop:
-                            prefetch_ahead(factors, indices, p + q, stop)
-                            c = indices[p + q]
-                            weights[q] = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * abs(data[p + q])
-                            target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * positive_part(data[p + q])
-                            error = target - weights[q] * scores[p + q - start]
-                            f = factors[c, block]
-                            for k in range(n):
-                                right[k] += error * f[k]
-                    last = stop - 1
-                    u0, u1 = factors[indices[p], block], factors[indices[min(p + 1, last)], block]
-                    u2, u3 = factors[indices[min(p + 2, last)], block], factors[indices[min(p + 3, last)], block]
-                    add_outer(a, u0, u1, u2, u3, weights[0], weights[1], weights[2], weights[3])
-                has_minimum = has_minimum and solve_positive_definite(a, right, n)
-                for k in range(n):
-                    solution[left + k] += right[k]
-                for p in range(start, stop):
-                    scores[p - start] += dot_product(factors[indices[p], block], right[:n])
-            value = 0.0
-            for k in range(width):
-                diagonal = coefficient[UNOBSERVED_WEIGHT] * spectrum[k] + coefficient[RIDGE]
-                value += diagonal * solution[k] * solution[k] - 2 * coefficient[UNOBSERVED_TARGET] * total[k] * solution[k]
-            for p in range(start, stop):
-                c, score = indices[p], scores[p - start]
-                weight = coefficient[EXTRA_WEIGHT] * by_column[c, COLUMN_WEIGHT] * abs(data[p])
-                target = coefficient[EXTRA_TARGET] * by_column[c, COLUMN_TARGET] * positive_part(data[p])
-                value += (weight * score - 2 * target) * score
-            values[row] = value if has_minimum else np.nan
+            entries, p = slice(indptr[row], indptr[row + 1]), out[row]
+            n = indptr[row + 1] - indptr[row]
+            set_weights(places, weights, targets, by_row[row], indices[entries], data[entries], by_column)
+            set_shared(diagonal, right, by_row[row], spectrum, total)
+            values[row] = improve_blocks(
+                p, factors, places, n, weights, targets, diagonal, right, size, vectors, scores, a, u, v, triangle
+            )
+            at = take_next(counter)
