@@ -17,7 +17,9 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -35,6 +37,8 @@ from gramian.data.synthetic import clustered
 N_NEW_USERS, EVENTS_PER_NEW_USER = 100, 20
 N_CONNECTIONS = 8
 START_SECONDS = 300.0
+CHAOS_RECIPE = gr.EASE(l2=20)
+MIN_MEMORY_SAMPLES = 400  # of a process whose memory is judged: it lived for about a minute or longer
 
 
 def call(port: int, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -45,11 +49,12 @@ def call(port: int, method: str, path: str, body: dict[str, Any] | None = None) 
         return dict(json.load(response))
 
 
-def start_server(folder: Path, log: Path) -> tuple[psutil.Popen, int]:
+def start_server(folder: Path, log: Path, n_workers: int = 1) -> tuple[psutil.Popen, int]:
     """Start `gramian serve` with a log, and return it with its port once it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [*SERVE, str(folder), "--port", str(port), "--quiet", "--log", str(log)]
+    command += ["--workers", str(n_workers)] if n_workers > 1 else []
     process = psutil.Popen(command, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
@@ -152,64 +157,132 @@ def measure_updates(n_users: int, n_items: int, rate: float, seconds: float) -> 
     return row
 
 
-def run_chaos(seconds: float, seed: int) -> dict[str, Any]:
-    """Send random events and deletions to a service that is killed now and then; compare the end with a refit."""
-    rng, recipe = random.Random(seed), gr.EASE(l2=20)
-    events = clustered(400, 200, 6_000, n_tastes=5)
-    expected = {
-        user: set(items.tolist())
-        for user, items in zip(events.users.tolist(), np.split(events.matrix.indices, events.matrix.indptr[1:-1]), strict=True)
+class ChaosClient:
+    """A client that sends random events, deletions and replacements, and knows which interactions the model must have.
+
+    Parameters
+    ----------
+    folder
+        The served model.
+    rng
+        Draws everything that is random.
+    """
+
+    def __init__(self, folder: Path, rng: random.Random) -> None:
+        self.folder, self.rng, self.port = folder, rng, 0
+        events = clustered(400, 200, 6_000, n_tastes=5)
+        CHAOS_RECIPE.fit(events).save(folder)
+        rows = np.split(events.matrix.indices, events.matrix.indptr[1:-1])
+        self.expected = {user: set(items.tolist()) for user, items in zip(events.users.tolist(), rows, strict=True)}
+        self.counts = {"events": 0, "deletions": 0, "replacements": 0}
+
+    def act(self) -> None:
+        """Send events, or forget a user and now and then replace the model by a new fit of what it was saved with."""
+        if self.rng.random() >= 0.1 or len(self.expected) <= 300:
+            self.send_events()
+            return
+        self.forget(self.rng.choice(sorted(self.expected)))
+        if self.rng.random() < 0.2:  # the deletion has saved everything, and no events are sent meanwhile
+            self.replace_model()
+
+    def send_events(self) -> None:
+        """Send random events of known and new users on known and new items, some requests twice."""
+        sent = [(self.rng.randrange(600), self.rng.randrange(210)) for _ in range(self.rng.randint(1, 20))]
+        body = {"events": [{"user": u, "item": i} for u, i in sent], "key": str(self.rng.random())}
+        for _ in range(self.rng.choice([1, 1, 2])):  # a client that sends again what was acknowledged
+            call(self.port, "POST", "/events", body)
+        for user, item in sent:
+            self.expected.setdefault(user, set()).add(item)
+        self.counts["events"] += len(sent)
+
+    def forget(self, user: int) -> None:
+        """Forget a user."""
+        call(self.port, "DELETE", f"/users/{user}")
+        del self.expected[user]
+        self.counts["deletions"] += 1
+
+    def replace_model(self) -> None:
+        """Fit the model anew, as a nightly job does, save it over the served folder, and have it loaded."""
+        saved = gr.load(self.folder)
+        assert saved.histories is not None
+        CHAOS_RECIPE.fit(saved.histories).save(self.folder)
+        call(self.port, "POST", "/reload")
+        self.counts["replacements"] += 1
+
+    def compare(self, model: gr.Recommender) -> dict[str, Any]:
+        """Return whether a model has the expected interactions, and how far it is from a fit on them."""
+        pairs = [(user, item) for user, items in self.expected.items() for item in items]
+        wanted = gr.Interactions.of(pl.DataFrame({"user": [u for u, _ in pairs], "item": [i for _, i in pairs]}))
+        assert model.histories is not None
+        same = wanted.reindex(model.histories.users, model.histories.items)
+        return {
+            "same_interactions": same.fingerprint == model.histories.fingerprint and same.n_interactions == len(pairs),
+            "largest_difference": float(np.abs(model.weights() - CHAOS_RECIPE.fit(same).weights()).max()),
+        }
+
+
+def run_chaos(seconds: float, seed: int, n_workers: int) -> dict[str, Any]:
+    """Send random events, deletions and new models to a service that is killed now and then; compare the end with a refit.
+
+    One service in ten lives for minutes, so that its memory can be watched. With workers, the kill hits one of the processes.
+    """
+    rng = random.Random(seed)
+    row: dict[str, Any] = {
+        "what": "chaos",
+        "seconds": seconds,
+        "seed": seed,
+        "workers": n_workers,
+        "kills": 0,
+        "worker_kills": 0,
     }
-    row: dict[str, Any] = {"what": "chaos", "seconds": seconds, "seed": seed, "kills": 0, "events": 0, "deletions": 0}
-    memory = []
+    growth: list[float] = []
     with tempfile.TemporaryDirectory() as scratch:
         folder, log = Path(scratch) / "model", Path(scratch) / "log"
-        recipe.fit(events).save(folder)
-        process, port = start_server(folder, log)
-        deadline, next_kill = time.monotonic() + seconds, time.monotonic() + rng.uniform(2, 10)
+        client = ChaosClient(folder, rng)
+        process, client.port = start_server(folder, log, n_workers)
+        memory: dict[psutil.Process, list[int]] = defaultdict(list)
+        deadline, next_kill = time.monotonic() + seconds, time.monotonic() + draw_lifetime(rng)
         while time.monotonic() < deadline:
             if time.monotonic() > next_kill:
-                process.kill()
-                process.wait()
-                process, port = start_server(folder, log)
-                row["kills"] += 1
-                next_kill = time.monotonic() + rng.uniform(2, 10)
-            if rng.random() < 0.1 and len(expected) > 300:
-                user = rng.choice(sorted(expected))
-                call(port, "DELETE", f"/users/{user}")
-                del expected[user]
-                row["deletions"] += 1
-            else:
-                sent = [(rng.randrange(600), rng.randrange(210)) for _ in range(rng.randint(1, 20))]
-                body = {"events": [{"user": u, "item": i} for u, i in sent], "key": str(rng.random())}
-                for _ in range(rng.choice([1, 1, 2])):  # a client that sends again what was acknowledged
-                    call(port, "POST", "/events", body)
-                for user, item in sent:
-                    expected.setdefault(user, set()).add(item)
-                row["events"] += len(sent)
-            memory.append(process.memory_info().rss)
+                victim = rng.choice([process, *process.children()])
+                victim.kill()
+                row["kills" if victim is process else "worker_kills"] += 1
+                if victim is process:
+                    process.wait()
+                    growth += measure_growth(memory)
+                    memory.clear()
+                    process, client.port = start_server(folder, log, n_workers)
+                next_kill = time.monotonic() + draw_lifetime(rng)
+            client.act()
+            for member in [process, *process.children()]:
+                with suppress(psutil.NoSuchProcess):
+                    memory[member].append(member.memory_info().rss)
         process.kill()
         process.wait()
-        process, port = start_server(folder, log)
-        while b'gramian_pending_events{model="model"} 0.0' not in urlopen(f"http://127.0.0.1:{port}/metrics").read():
-            time.sleep(0.1)
-        call(port, "DELETE", f"/users/{min(expected)}")  # saves the model
-        del expected[min(expected)]
+        growth += measure_growth(memory)
+        process, client.port = start_server(folder, log, n_workers)
+        client.forget(min(client.expected))  # applied after everything before it, and saves the model
         process.send_signal(signal.SIGINT)
         process.wait()
-        model = gr.load(folder)
-    pairs = [(user, item) for user, items in expected.items() for item in items]
-    wanted = gr.Interactions.of(pl.DataFrame({"user": [u for u, _ in pairs], "item": [i for _, i in pairs]}))
-    assert model.histories is not None
-    same = wanted.reindex(model.histories.users, model.histories.items)
-    row["same_interactions"] = same.fingerprint == model.histories.fingerprint and same.n_interactions == len(pairs)
-    row["largest_difference"] = float(np.abs(model.weights() - recipe.fit(same).weights()).max())
-    row["megabytes"] = [memory[0] / 1e6, max(memory) / 1e6, memory[-1] / 1e6]
-    return row
+        row |= client.counts | client.compare(gr.load(folder))
+    return row | {"long_lives": len(growth), "largest_memory_growth": max(growth, default=None)}
 
 
-def main(n_users: int, n_items: int, rate: float, seconds: float, chaos: float, seed: int, use_journal: bool) -> None:
-    row = run_chaos(chaos, seed) if chaos else measure_updates(n_users, n_items, rate, seconds)
+def draw_lifetime(rng: random.Random) -> float:
+    """Return the seconds until the next kill."""
+    return rng.uniform(2, 10) if rng.random() < 0.9 else rng.uniform(100, 300)
+
+
+def measure_growth(memory: dict[psutil.Process, list[int]]) -> list[float]:
+    """Return by which factor the memory of each long-lived process grew from the second quarter of its life to the last."""
+    long = [sizes for sizes in memory.values() if len(sizes) >= MIN_MEMORY_SAMPLES]
+    return [float(np.median(sizes[-len(sizes) // 4 :]) / np.median(sizes[len(sizes) // 4 : len(sizes) // 2])) for sizes in long]
+
+
+def main(
+    n_users: int, n_items: int, rate: float, seconds: float, chaos: float, seed: int, n_workers: int, use_journal: bool
+) -> None:
+    row = run_chaos(chaos, seed, n_workers) if chaos else measure_updates(n_users, n_items, rate, seconds)
     print(json.dumps(row, indent=2))
     if use_journal:
         append("living", row)
@@ -223,5 +296,6 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=10.0, help="of load before the update")
     parser.add_argument("--chaos", type=float, default=0.0, help="seconds of random events, deletions and kills, instead")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", dest="n_workers", type=int, default=1, help="processes of the service")
     parser.add_argument("--no-journal", dest="use_journal", action="store_false", help="add no row to results/living.jsonl")
     main(**vars(parser.parse_args()))
