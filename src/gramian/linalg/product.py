@@ -43,9 +43,9 @@ def inverse_panels(
         yield first, sums[:, : matrix.n - first]
 
 
-def expand_rows(matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
+def expand_rows(matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Return the rows of W = A · diag(factor) + diag(diagonal). It uses one thread, so that other kernels may run beside it."""
-    rows = np.empty((matrix.n, matrix.n), matrix.dtype)
+    rows = np.empty((matrix.n, matrix.n), matrix.dtype) if out is None else out
     expand_rows_kernel(rows, matrix.buffer, matrix.n, matrix.width, factor, diagonal)
     return rows
 

@@ -184,9 +184,9 @@ class DenseWeights(Scorer):
         return weights.n_items**2 * weights.inverse.dtype.itemsize
 
     @staticmethod
-    def expand(weights: InverseWeights) -> DenseWeights:
-        """Compute W. Other threads can score meanwhile."""
-        return DenseWeights(weights, expand_rows(weights.inverse, -weights.factor, weights.diagonal))
+    def expand(weights: InverseWeights, out: np.ndarray | None = None) -> DenseWeights:
+        """Compute W, into `out` if it is given. Other threads can score meanwhile."""
+        return DenseWeights(weights, expand_rows(weights.inverse, -weights.factor, weights.diagonal, out))
 
     def panels(self, histories: sp.csr_array) -> Panels:
         return row_panels(histories, self.rows)

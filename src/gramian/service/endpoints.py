@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
@@ -103,6 +103,8 @@ class Service:
         The models that learn events, by name.
     follow
         A file or folder whose events the first of them learns.
+    n_threads
+        How many threads may score a batch; all cores by default.
     """
 
     def __init__(
@@ -114,13 +116,14 @@ class Service:
         live: Mapping[str, LiveModel] = NOTHING_LIVE,
         *,
         follow: Path | None = None,
+        n_threads: int | None = None,
     ) -> None:
         self.registry, self.metrics, self.on_warm, self.live = registry, metrics, on_warm, live
         self.follower = None if follow is None else EventFollower(follow, next(iter(live.values())))
         self.journal = None if journal is None else Leaderboard(journal)
         # Single requests are scored on one core: waking the others would take longer than the work.
-        self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES)
-        self.lookups, self.writes = WorkQueue("look-up", MAX_LOOKUPS), WorkQueue("write", MAX_WRITES, 1)
+        self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES, n_threads)
+        self.lookups, self.writes = WorkQueue("look-up", MAX_LOOKUPS, n_threads), WorkQueue("write", MAX_WRITES, 1)
         self.model_cards: dict[str, tuple[ServedModel, dict[str, Any]]] = {}
         self.is_warm = self.is_reloading = False
 
@@ -165,10 +168,11 @@ class Service:
         run = asyncio.get_running_loop().run_in_executor
         try:
             await run(self.singles.executor, served.warm_up)
-            await to_thread(served.expand_weights)
+            await to_thread(self.registry.prepare, served)
             await run(self.singles.executor, served.warm_up)
             await run(self.batches.executor, served.warm_up_batch)
             await run(self.lookups.executor, served.search, "", 1)
+            await to_thread(self.registry.publish, served)
         except Exception as error:
             served.is_broken = True
             self.registry.record_failure(served.name, error)
@@ -396,7 +400,9 @@ class Service:
 
     async def prometheus_metrics(self) -> Response:
         """Return metrics in Prometheus format."""
-        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        for live in self.live.values():
+            live.report_lag()
+        return Response(self.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def read_json(request: Request) -> bytes:

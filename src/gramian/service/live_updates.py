@@ -66,13 +66,17 @@ class LiveModel:
         self.receipts: dict[int, Future[dict[str, Any]]] = {}  # by the number of the record, for requests that wait
         self.wake, self.is_stopped, self.last_save = threading.Event(), False, time.monotonic()
         self.thread: threading.Thread | None = None
-        metrics.pending_events.labels(name).set_function(lambda: self.log.pending(self.model.log_position)[0])
-        metrics.update_lag.labels(name).set_function(lambda: self.log.pending(self.model.log_position)[1])
 
     def start(self) -> None:
         """Start to apply the log."""
         self.thread = threading.Thread(target=self._run, name=f"updates of {self.name}", daemon=True)
         self.thread.start()
+
+    def report_lag(self) -> None:
+        """Set the metrics of what waits."""
+        n_pending, seconds = self.log.pending(self.model.log_position)
+        self.metrics.pending_events.labels(self.name).set(n_pending)
+        self.metrics.update_lag.labels(self.name).set(seconds)
 
     def stop(self) -> None:
         """Stop after the update that is being applied. What is left in the log is applied at the next start."""
@@ -223,14 +227,12 @@ class LiveModel:
             updated.scorer, updated.recipe, updated.catalog, updated.histories, self.model.card, log_position=record.number
         )
         served = ServedModel(self.name, model)
-        served.expand_weights()
-        served.warm_up()
+        self.registry.prepare(served)
         with self.registry.locks[self.name]:
             if self.registry.models[self.name] is not self.served:
                 return False
-            self.registry.models[self.name] = self.served = served
-            self.registry.errors.pop(self.name, None)
-        self.model = model
+            self.registry.publish(served)
+            self.served, self.model = served, stored_model(served.model)
         self.metrics.updates.labels(self.name, "applied").inc()
         self.metrics.applied_events.labels(self.name).inc(n_events)
         return True

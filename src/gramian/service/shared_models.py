@@ -1,0 +1,112 @@
+"""Models in shared memory: several processes serve one copy.
+
+The main process writes what a model folder would hold, and the full matrix of an item-item model, into files that exist in
+memory only (`memfd_create`). Other processes get their descriptors over a socket and map them. The memory is free once the last
+process has unmapped it, however the processes end, so a killed service leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gramian.core.recommender import Recommender, assemble_model
+from gramian.core.registry import SCORERS
+from gramian.io.ids import decode_ids, encode_ids
+from gramian.io.model_folder import pack_model, unpack_model
+from gramian.io.safetensors import list_chunks, view_safetensors
+from gramian.linalg.memory import require_memory
+from gramian.models.scorers import DenseWeights
+from gramian.service.served_model import is_expandable, with_scorer
+
+BYTES_PER_WRITE = 1 << 24  # other threads run between two writes
+
+
+@dataclass(frozen=True)
+class SharedModel:
+    """The files in memory that hold a model.
+
+    Parameters
+    ----------
+    content
+        A descriptor: the arrays, then facts and ids as JSON.
+    n_array_bytes
+        Where the arrays end.
+    rows
+        A descriptor of the full matrix of an item-item model, if there is one.
+    """
+
+    content: int
+    n_array_bytes: int
+    rows: int | None
+
+    @property
+    def descriptors(self) -> list[int]:
+        """The descriptors to send."""
+        return [self.content] if self.rows is None else [self.content, self.rows]
+
+    def close(self) -> None:
+        """Close the descriptors. What is mapped stays."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+def share_model(model: Recommender) -> tuple[SharedModel, Recommender]:
+    """Write a model to shared memory. Return it, and the model with its scorer's arrays there and not in private memory."""
+    saved = model.take_apart()
+    facts, arrays, ids = pack_model(saved)
+    text = json.dumps({"facts": facts, "ids": {name: encode_ids(values) for name, values in ids.items()}}).encode()
+    chunks = [memoryview(chunk).cast("B") for chunk in list_chunks(arrays)]
+    n_array_bytes = sum(map(len, chunks))
+    require_memory(n_array_bytes + len(text), "a model in shared memory", "Serve it with --workers 1")
+    content, rows = os.memfd_create("model"), None
+    try:
+        for chunk in [*chunks, memoryview(text)]:
+            for start in range(0, len(chunk), BYTES_PER_WRITE):
+                write_all(content, chunk[start : start + BYTES_PER_WRITE])
+        if is_expandable(model.scorer):
+            rows = os.memfd_create("weights")
+            n, dtype = model.scorer.n_items, model.scorer.inverse.dtype
+            os.ftruncate(rows, n * n * dtype.itemsize)
+            DenseWeights.expand(model.scorer, np.frombuffer(mmap.mmap(rows, 0), dtype).reshape(n, n))
+    except BaseException:
+        SharedModel(content, n_array_bytes, rows).close()
+        raise
+    shared = SharedModel(content, n_array_bytes, rows)
+    scorer_arrays = unpack_arrays(shared, saved.scorer_arrays)
+    return shared, with_scorer(model, SCORERS.find(saved.scorer).load(saved.scorer_facts, scorer_arrays))
+
+
+def unpack_arrays(shared: SharedModel, names: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of a scorer from shared memory."""
+    views = view_safetensors(map_file(shared.content)[: shared.n_array_bytes])
+    return {name: views[f"scorer.{name}"] for name in names}
+
+
+def map_model(shared: SharedModel) -> Recommender:
+    """Return the model in shared memory, which this process or another has written."""
+    mapped = map_file(shared.content)
+    text = json.loads(mapped[shared.n_array_bytes :].tobytes())
+    ids = {name: decode_ids(encoded) for name, encoded in text["ids"].items()}
+    model = assemble_model(unpack_model(text["facts"], view_safetensors(mapped[: shared.n_array_bytes]), ids))
+    if shared.rows is None:
+        return model
+    rows = map_file(shared.rows).view(model.scorer.inverse.dtype)  # type: ignore[attr-defined]
+    return with_scorer(model, DenseWeights(model.scorer, rows.reshape(model.scorer.n_items, -1)))  # type: ignore[arg-type]
+
+
+def map_file(descriptor: int) -> np.ndarray:
+    """Return the bytes of a file, mapped. The array counts as writable, as those that kernels were compiled for; a write would
+    copy its page."""
+    return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), np.uint8)
+
+
+def write_all(descriptor: int, content: memoryview) -> None:
+    """Write all bytes, in as many calls as the system needs."""
+    while content:
+        content = content[os.write(descriptor, content) :]
