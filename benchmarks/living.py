@@ -20,9 +20,10 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 import numpy as np
@@ -38,6 +39,7 @@ N_NEW_USERS, EVENTS_PER_NEW_USER = 100, 20
 N_CONNECTIONS = 8
 START_SECONDS = 300.0
 CHAOS_RECIPE = gr.EASE(l2=20)
+PAUSE_SECONDS = 0.05  # between two actions of the chaos client, so that an hour of it leaves the machine to others
 MIN_MEMORY_SAMPLES = 400  # of a process whose memory is judged: it lived for about a minute or longer
 
 
@@ -157,21 +159,80 @@ def measure_updates(n_users: int, n_items: int, rate: float, seconds: float) -> 
     return row
 
 
+class ChaosService:
+    """A service whose processes are killed at random moments, and started again.
+
+    Parameters
+    ----------
+    scratch
+        A folder for the model and the log.
+    n_workers
+        How many workers the service has.
+    rng
+        Draws everything that is random.
+    """
+
+    def __init__(self, scratch: Path, n_workers: int, rng: random.Random) -> None:
+        self.folder, self.log, self.n_workers, self.rng = scratch / "model", scratch / "log", n_workers, rng
+        self.memory: dict[psutil.Process, list[int]] = defaultdict(list)
+        self.growth: list[float] = []
+        self.counts = {"kills": 0, "worker_kills": 0, "requests_sent_again": 0}
+
+    def start(self) -> None:
+        """Start the service."""
+        self.growth += measure_growth(self.memory)
+        self.memory.clear()
+        self.process, self.port = start_server(self.folder, self.log, self.n_workers)
+        self.next_kill = time.monotonic() + draw_lifetime(self.rng)
+
+    def kill_in_time(self) -> None:
+        """If it is time, kill one of the processes within the next moments, while requests are sent."""
+        if time.monotonic() < self.next_kill:
+            return
+        victim = self.rng.choice([self.process, *self.process.children()])
+        self.counts["kills" if victim is self.process else "worker_kills"] += 1
+        self.next_kill = time.monotonic() + draw_lifetime(self.rng)
+        threading.Timer(self.rng.uniform(0, 0.05), victim.kill).start()
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> bool:
+        """Send a request until it is answered; return whether the first attempt was. A dead service is started again."""
+        for attempt in range(1_000):
+            try:
+                call(self.port, method, path, body)
+            except (URLError, OSError, HTTPException) as error:
+                status = error.code if isinstance(error, HTTPError) else None
+                if status == 404 and method == "DELETE" and attempt:
+                    return False  # forgotten by the attempt before
+                if status not in (None, 503):
+                    raise
+                self.counts["requests_sent_again"] += 1
+                with suppress(psutil.TimeoutExpired):
+                    self.process.wait(0.1)
+                    self.start()
+                continue
+            return attempt == 0
+        raise RuntimeError("the service does not answer")
+
+    def note_memory(self) -> None:
+        """Note the memory of every process."""
+        with suppress(psutil.NoSuchProcess):
+            for member in [self.process, *self.process.children()]:
+                self.memory[member].append(member.memory_info().rss)
+
+
 class ChaosClient:
     """A client that sends random events, deletions and replacements, and knows which interactions the model must have.
 
     Parameters
     ----------
-    folder
-        The served model.
-    rng
-        Draws everything that is random.
+    service
+        The service; its first model is made here.
     """
 
-    def __init__(self, folder: Path, rng: random.Random) -> None:
-        self.folder, self.rng, self.port = folder, rng, 0
+    def __init__(self, service: ChaosService) -> None:
+        self.service, self.rng = service, service.rng
         events = clustered(400, 200, 6_000, n_tastes=5)
-        CHAOS_RECIPE.fit(events).save(folder)
+        CHAOS_RECIPE.fit(events).save(service.folder)
         rows = np.split(events.matrix.indices, events.matrix.indptr[1:-1])
         self.expected = {user: set(items.tolist()) for user, items in zip(events.users.tolist(), rows, strict=True)}
         self.counts = {"events": 0, "deletions": 0, "replacements": 0}
@@ -180,33 +241,32 @@ class ChaosClient:
         """Send events, or forget a user and now and then replace the model by a new fit of what it was saved with."""
         if self.rng.random() >= 0.1 or len(self.expected) <= 300:
             self.send_events()
-            return
-        self.forget(self.rng.choice(sorted(self.expected)))
-        if self.rng.random() < 0.2:  # the deletion has saved everything, and no events are sent meanwhile
-            self.replace_model()
+        elif self.forget(self.rng.choice(sorted(self.expected))) and self.rng.random() < 0.2:
+            self.replace_model()  # the deletion has saved everything, and no events are sent meanwhile
 
     def send_events(self) -> None:
         """Send random events of known and new users on known and new items, some requests twice."""
         sent = [(self.rng.randrange(600), self.rng.randrange(210)) for _ in range(self.rng.randint(1, 20))]
         body = {"events": [{"user": u, "item": i} for u, i in sent], "key": str(self.rng.random())}
         for _ in range(self.rng.choice([1, 1, 2])):  # a client that sends again what was acknowledged
-            call(self.port, "POST", "/events", body)
+            self.service.call("POST", "/events", body)
         for user, item in sent:
             self.expected.setdefault(user, set()).add(item)
         self.counts["events"] += len(sent)
 
-    def forget(self, user: int) -> None:
-        """Forget a user."""
-        call(self.port, "DELETE", f"/users/{user}")
+    def forget(self, user: int) -> bool:
+        """Forget a user; return whether the first request got the receipt."""
+        has_receipt = self.service.call("DELETE", f"/users/{user}")
         del self.expected[user]
         self.counts["deletions"] += 1
+        return has_receipt
 
     def replace_model(self) -> None:
         """Fit the model anew, as a nightly job does, save it over the served folder, and have it loaded."""
-        saved = gr.load(self.folder)
+        saved = gr.load(self.service.folder)
         assert saved.histories is not None
-        CHAOS_RECIPE.fit(saved.histories).save(self.folder)
-        call(self.port, "POST", "/reload")
+        CHAOS_RECIPE.fit(saved.histories).save(self.service.folder)
+        self.service.call("POST", "/reload")
         self.counts["replacements"] += 1
 
     def compare(self, model: gr.Recommender) -> dict[str, Any]:
@@ -224,48 +284,27 @@ class ChaosClient:
 def run_chaos(seconds: float, seed: int, n_workers: int) -> dict[str, Any]:
     """Send random events, deletions and new models to a service that is killed now and then; compare the end with a refit.
 
-    One service in ten lives for minutes, so that its memory can be watched. With workers, the kill hits one of the processes.
+    One service in ten lives for minutes, so that its memory can be watched. With workers, a kill hits one of the processes.
     """
-    rng = random.Random(seed)
-    row: dict[str, Any] = {
-        "what": "chaos",
-        "seconds": seconds,
-        "seed": seed,
-        "workers": n_workers,
-        "kills": 0,
-        "worker_kills": 0,
-    }
-    growth: list[float] = []
+    row: dict[str, Any] = {"what": "chaos", "seconds": seconds, "seed": seed, "workers": n_workers}
     with tempfile.TemporaryDirectory() as scratch:
-        folder, log = Path(scratch) / "model", Path(scratch) / "log"
-        client = ChaosClient(folder, rng)
-        process, client.port = start_server(folder, log, n_workers)
-        memory: dict[psutil.Process, list[int]] = defaultdict(list)
-        deadline, next_kill = time.monotonic() + seconds, time.monotonic() + draw_lifetime(rng)
+        service = ChaosService(Path(scratch), n_workers, random.Random(seed))
+        client = ChaosClient(service)
+        service.start()
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if time.monotonic() > next_kill:
-                victim = rng.choice([process, *process.children()])
-                victim.kill()
-                row["kills" if victim is process else "worker_kills"] += 1
-                if victim is process:
-                    process.wait()
-                    growth += measure_growth(memory)
-                    memory.clear()
-                    process, client.port = start_server(folder, log, n_workers)
-                next_kill = time.monotonic() + draw_lifetime(rng)
+            service.kill_in_time()
             client.act()
-            for member in [process, *process.children()]:
-                with suppress(psutil.NoSuchProcess):
-                    memory[member].append(member.memory_info().rss)
-        process.kill()
-        process.wait()
-        growth += measure_growth(memory)
-        process, client.port = start_server(folder, log, n_workers)
+            service.note_memory()
+            time.sleep(PAUSE_SECONDS)
+        service.process.kill()
+        service.process.wait()
+        service.start()
         client.forget(min(client.expected))  # applied after everything before it, and saves the model
-        process.send_signal(signal.SIGINT)
-        process.wait()
-        row |= client.counts | client.compare(gr.load(folder))
-    return row | {"long_lives": len(growth), "largest_memory_growth": max(growth, default=None)}
+        service.process.send_signal(signal.SIGINT)
+        service.process.wait()
+        row |= service.counts | client.counts | client.compare(gr.load(service.folder))
+    return row | {"long_lives": len(service.growth), "largest_memory_growth": max(service.growth, default=None)}
 
 
 def draw_lifetime(rng: random.Random) -> float:

@@ -19,12 +19,10 @@ from gramian.core.recommender import Recommender, assemble_model
 from gramian.core.registry import SCORERS
 from gramian.io.ids import decode_ids, encode_ids
 from gramian.io.model_folder import pack_model, unpack_model
-from gramian.io.safetensors import list_chunks, view_safetensors
+from gramian.io.safetensors import BYTES_PER_WRITE, list_chunks, view_safetensors
 from gramian.linalg.memory import require_memory
 from gramian.models.scorers import DenseWeights
 from gramian.service.served_model import is_expandable, with_scorer
-
-BYTES_PER_WRITE = 1 << 24  # other threads run between two writes
 
 
 @dataclass(frozen=True)
@@ -84,23 +82,23 @@ def share_model(model: Recommender) -> tuple[SharedModel, Recommender]:
 
 def unpack_arrays(shared: SharedModel, names: Any) -> dict[str, np.ndarray]:
     """Return the arrays of a scorer from shared memory."""
-    views = view_safetensors(map_file(shared.content)[: shared.n_array_bytes])
+    views = view_safetensors(map_memory(shared.content)[: shared.n_array_bytes])
     return {name: views[f"scorer.{name}"] for name in names}
 
 
 def map_model(shared: SharedModel) -> Recommender:
     """Return the model in shared memory, which this process or another has written."""
-    mapped = map_file(shared.content)
+    mapped = map_memory(shared.content)
     text = json.loads(mapped[shared.n_array_bytes :].tobytes())
     ids = {name: decode_ids(encoded) for name, encoded in text["ids"].items()}
     model = assemble_model(unpack_model(text["facts"], view_safetensors(mapped[: shared.n_array_bytes]), ids))
     if shared.rows is None:
         return model
-    rows = map_file(shared.rows).view(model.scorer.inverse.dtype)  # type: ignore[attr-defined]
+    rows = map_memory(shared.rows).view(model.scorer.inverse.dtype)  # type: ignore[attr-defined]
     return with_scorer(model, DenseWeights(model.scorer, rows.reshape(model.scorer.n_items, -1)))  # type: ignore[arg-type]
 
 
-def map_file(descriptor: int) -> np.ndarray:
+def map_memory(descriptor: int) -> np.ndarray:
     """Return the bytes of a file, mapped. The array counts as writable, as those that kernels were compiled for; a write would
     copy its page."""
     return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), np.uint8)
