@@ -1,7 +1,9 @@
 """The living model: how soon events and deletions are in the answers under a steady load, and a service that is killed often.
 
     python benchmarks/living.py --items 2000 --users 10000 --rate 100     # a quick look; the defaults are the issue's sizes
-    python benchmarks/living.py --chaos 60                                # random events, deletions and kills for a minute
+    python benchmarks/living.py --workers 2                               # the same with two workers
+    python benchmarks/living.py --rates --seconds 5                       # requests a second at p99 < 10 ms, and skrecsys'
+    python benchmarks/living.py --chaos 60 --workers 2                    # events, deletions, new models and kills for a minute
 
 The load is open-loop: requests are due at times that were drawn before, and a latency counts from when its request was due, not
 from when it could be sent. A server that stalls therefore shows in the percentiles (no coordinated omission). Client and
@@ -9,6 +11,7 @@ server share the machine.
 """
 
 import argparse
+import asyncio
 import json
 import random
 import signal
@@ -17,12 +20,11 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
+from collections import defaultdict, deque
 from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -30,14 +32,18 @@ import numpy as np
 import polars as pl
 import psutil
 from journal import append
-from serve import SCRATCH, SERVE, draw_histories, encode_request, fit_model, send_request
+from peers import python_of
+from serve import SCRATCH, SERVE, draw_histories, encode_request, fit_model
+from uvloop import new_event_loop
 
 import gramian as gr
 from gramian.data.synthetic import clustered
 
 N_NEW_USERS, EVENTS_PER_NEW_USER = 100, 20
-N_CONNECTIONS = 8
+N_CONNECTIONS = 32  # the system spreads them over the workers at random
 START_SECONDS = 300.0
+N_ROUNDS = 5  # updates, and deletions
+MAX_P99_MS = 10.0
 CHAOS_RECIPE = gr.EASE(l2=20)
 PAUSE_SECONDS = 0.05  # between two actions of the chaos client, so that an hour of it leaves the machine to others
 MIN_MEMORY_SAMPLES = 400  # of a process whose memory is judged: it lived for about a minute or longer
@@ -51,13 +57,21 @@ def call(port: int, method: str, path: str, body: dict[str, Any] | None = None) 
         return dict(json.load(response))
 
 
-def start_server(folder: Path, log: Path, n_workers: int = 1) -> tuple[psutil.Popen, int]:
+def gramian_command(folder: Path, n_workers: int) -> list[str]:
+    """Return the command that serves a model."""
+    return [*SERVE, str(folder), "--quiet", "--workers", str(n_workers)]
+
+
+def start_server(folder: Path, log: Path, n_workers: int) -> tuple[psutil.Popen, int]:
     """Start `gramian serve` with a log, and return it with its port once it is ready."""
+    return start_process([*gramian_command(folder, n_workers), "--log", str(log)])
+
+
+def start_process(command: list[str]) -> tuple[psutil.Popen, int]:
+    """Start a server, and return it with its port once it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [*SERVE, str(folder), "--port", str(port), "--quiet", "--log", str(log)]
-    command += ["--workers", str(n_workers)] if n_workers > 1 else []
-    process = psutil.Popen(command, stderr=subprocess.DEVNULL)
+    process = psutil.Popen([*command, "--port", str(port)], stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -69,7 +83,7 @@ def start_server(folder: Path, log: Path, n_workers: int = 1) -> tuple[psutil.Po
 
 
 class OpenLoad:
-    """Requests that are due at given times, sent by a few connections; a context during which they are sent.
+    """Requests that are due at given times, sent over a few connections by a thread; a context during which they are sent.
 
     Parameters
     ----------
@@ -85,33 +99,36 @@ class OpenLoad:
 
     def __init__(self, port: int, requests: list[bytes], rate: float, seed: int = 0) -> None:
         self.port, self.requests, self.rate = port, requests, rate
-        self.rng, self.lock, self.is_over = np.random.default_rng(seed), threading.Lock(), threading.Event()
+        self.rng, self.is_over = np.random.default_rng(seed), threading.Event()
         self.latencies: list[float] = []
-        self.due, self.number = 0.0, 0
+        self.waiting: deque[tuple[float, bytes]] = deque()  # requests that are due, while all connections are busy
+        self.idle: deque[LoadConnection] = deque()  # used in turn, so that the server closes none for being idle
+        self.thread = threading.Thread(target=lambda: new_event_loop().run_until_complete(self._run()))
 
     def __enter__(self) -> "OpenLoad":
-        self.due = time.perf_counter()
-        self.pool = ThreadPoolExecutor(N_CONNECTIONS)
-        self.senders = [self.pool.submit(self._send) for _ in range(N_CONNECTIONS)]
+        self.thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.is_over.set()
-        for sender in self.senders:
-            sender.result()
-        self.pool.shutdown()
+        self.thread.join()
 
-    def _send(self) -> None:
-        with socket.create_connection(("127.0.0.1", self.port)) as connection:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while not self.is_over.is_set():
-                with self.lock:
-                    self.due += self.rng.exponential(1 / self.rate)
-                    self.number += 1
-                    due, request = self.due, self.requests[self.number % len(self.requests)]
-                time.sleep(max(0.0, due - time.perf_counter()))
-                send_request(connection, request)
-                self.latencies.append(time.perf_counter() - due)
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(N_CONNECTIONS):
+            await loop.create_connection(lambda: LoadConnection(self), "127.0.0.1", self.port)
+        due, number = time.perf_counter(), 0
+        while not self.is_over.is_set():
+            due, number = due + self.rng.exponential(1 / self.rate), number + 1
+            if (pause := due - time.perf_counter()) > 0:
+                await asyncio.sleep(pause)
+            self.waiting.append((due, self.requests[number % len(self.requests)]))
+            if self.idle:
+                self.idle.popleft().send_next()
+        while len(self.idle) < N_CONNECTIONS:
+            await asyncio.sleep(0.01)
+        for connection in self.idle:
+            connection.transport.close()
 
     def percentiles(self) -> dict[str, float]:
         """Return the median, the 99th percentile and the maximum in milliseconds, and how many requests were sent."""
@@ -119,44 +136,147 @@ class OpenLoad:
         return {"p50_ms": p50, "p99_ms": p99, "max_ms": highest, "requests": len(self.latencies)}
 
 
-def measure_updates(n_users: int, n_items: int, rate: float, seconds: float) -> dict[str, Any]:
-    """Return latencies without and with an update, and the seconds until an update is visible and a user is forgotten."""
-    stored = SCRATCH / f"served-{n_users}-{n_items}"
-    model = fit_model(stored, n_users, n_items)
-    histories = draw_histories(model, 200)
+class LoadConnection(asyncio.Protocol):
+    """A connection that sends the next request that is due once it has the response to the last.
+
+    Parameters
+    ----------
+    load
+        The load that it is part of.
+    """
+
+    def __init__(self, load: OpenLoad) -> None:
+        self.load, self.received, self.due = load, b"", 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.load.idle.append(self)
+
+    def send_next(self) -> None:
+        """Send the oldest request that is due, or wait for one."""
+        if not self.load.waiting:
+            self.load.idle.append(self)
+            return
+        self.due, request = self.load.waiting.popleft()
+        self.transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self.received += data
+        head, separator, body = self.received.partition(b"\r\n\r\n")
+        if not separator or len(body) < int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0]):
+            return
+        assert head.startswith(b"HTTP/1.1 200"), self.received
+        self.load.latencies.append(time.perf_counter() - self.due)
+        self.received = b""
+        self.send_next()
+
+
+def measure_updates(n_users: int, n_items: int, rate: float, seconds: float, n_workers: int) -> dict[str, Any]:
+    """Return latencies without and with updates, and the seconds until an update is visible and a user is forgotten.
+
+    Both are done several times, since the first of each allocates memory that later ones reuse.
+    """
+    model = fit_model(SCRATCH / f"served-{n_users}-{n_items}", n_users, n_items)
+    histories = draw_histories(model, N_NEW_USERS * N_ROUNDS)
     requests = [encode_request("/recommend", {"history": items, "k": 10}) for items in histories]
-    new = [(n_users + i, item) for i in range(N_NEW_USERS) for item in histories[i][:EVENTS_PER_NEW_USER]]
-    row: dict[str, Any] = {"what": "updates", "users": n_users, "items": n_items, "rate": rate}
-    with tempfile.TemporaryDirectory() as scratch:
+    row: dict[str, Any] = {"what": "updates", "users": n_users, "items": n_items, "rate": rate, "workers": n_workers}
+    row |= {"acknowledged_s": [], "visible_s": [], "forgotten_s": [], "residual": []}
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as scratch:
         folder = Path(scratch) / "model"
         model.save(folder)
-        process, port = start_server(folder, Path(scratch) / "log")
+        process, port = start_server(folder, Path(scratch) / "log", n_workers)
         try:
             with OpenLoad(port, requests, rate) as load:
                 time.sleep(seconds)
             row["idle"] = load.percentiles()
             with OpenLoad(port, requests, rate, 1) as load:
-                time.sleep(1)
-                started = time.perf_counter()
-                events = [{"user": user, "item": item} for user, item in new]
-                number = call(port, "POST", "/events", {"events": events})["number"]
-                row["acknowledged_s"] = time.perf_counter() - started
-                while call(port, "GET", "/models")["models"][0]["log_position"] < number:
-                    time.sleep(0.02)
-                row["visible_s"] = time.perf_counter() - started
+                for number in range(N_ROUNDS):
+                    time.sleep(1)
+                    added = range(number * N_NEW_USERS, (number + 1) * N_NEW_USERS)
+                    new = [(n_users + i, item) for i in added for item in histories[i][:EVENTS_PER_NEW_USER]]
+                    acknowledged, visible = time_update(port, new)
+                    row["acknowledged_s"].append(acknowledged)
+                    row["visible_s"].append(visible)
                 time.sleep(1)
             row["updating"] = load.percentiles()
             with OpenLoad(port, requests, rate, 2) as load:
+                for number in range(N_ROUNDS):
+                    time.sleep(1)
+                    started = time.perf_counter()
+                    receipt = call(port, "DELETE", f"/users/{number}")
+                    row["forgotten_s"].append(time.perf_counter() - started)
+                    row["residual"].append(receipt["residual"])
                 time.sleep(1)
-                started = time.perf_counter()
-                receipt = call(port, "DELETE", "/users/17")
-                row["forgotten_s"] = time.perf_counter() - started
-                time.sleep(1)
-            row |= {"forgetting": load.percentiles(), "residual": receipt["residual"]}
+            row["forgetting"] = load.percentiles()
         finally:
             process.send_signal(signal.SIGINT)
             process.wait()
     return row
+
+
+def time_update(port: int, events: list[tuple[int, int]]) -> tuple[float, float]:
+    """Send events of new users; return the seconds until they are acknowledged, and until the last user is answered."""
+    started = time.perf_counter()
+    call(port, "POST", "/events", {"events": [{"user": user, "item": item} for user, item in events]})
+    acknowledged = time.perf_counter() - started
+    while True:
+        try:
+            call(port, "POST", "/recommend", {"user": events[-1][0], "k": 10})
+            return acknowledged, time.perf_counter() - started
+        except HTTPError:  # 404: not known yet
+            time.sleep(0.02)
+
+
+def measure_rates(n_users: int, n_items: int, seconds: float) -> dict[str, Any]:
+    """Return the highest rate of single requests at a low p99, of one process, of two workers, and of skrecsys."""
+    folder = SCRATCH / f"served-{n_users}-{n_items}"
+    model = fit_model(folder, n_users, n_items)
+    users = np.random.default_rng(0).integers(0, n_users, 1_000).tolist()
+    requests = [encode_request("/recommend", {"user": user, "k": 10}) for user in users]
+    row: dict[str, Any] = {"what": "rates", "users": n_users, "items": n_items, "max_p99_ms": MAX_P99_MS}
+    servers = {"gramian": gramian_command(folder, 1), "gramian, 2 workers": gramian_command(folder, 2)}
+    python, data = python_of("skrecsys"), export_for_skrecsys(model)
+    script = str(Path(__file__).parent / "peers" / "serve_skrecsys.py")
+    servers |= {"skrecsys": [python, script, data, "1"], "skrecsys, 2 workers": [python, script, data, "2"]}
+    for name, command in servers.items():
+        process, port = start_process(command)
+        try:
+            row[name] = find_highest_rate(port, requests, seconds)
+            print(name, json.dumps(row[name]), flush=True)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+    return row
+
+
+def find_highest_rate(port: int, requests: list[bytes], seconds: float) -> dict[str, Any]:
+    """Raise the rate by 15 % as long as one of two tries has a low p99. Return the highest such rate, and all that was seen."""
+    rate, seen = 300.0, []
+    with OpenLoad(port, requests, rate):
+        time.sleep(2)  # warm up
+    while True:
+        for seed in range(2):
+            with OpenLoad(port, requests, rate, seed) as load:
+                time.sleep(seconds)
+            seen.append({"rate": rate} | load.percentiles())
+            if seen[-1]["p99_ms"] < MAX_P99_MS:
+                break
+        else:
+            good = [entry for entry in seen if entry["p99_ms"] < MAX_P99_MS]
+            return {"highest": max((entry["rate"] for entry in good), default=None), "seen": seen}
+        rate = round(rate * 1.15)
+
+
+def export_for_skrecsys(model: gr.Recommender) -> str:
+    """Write weights and interactions in the types that skrecsys reads without a copy; return the folder."""
+    assert model.histories is not None
+    matrix, folder = model.histories.matrix, SCRATCH / f"skrecsys-{model.histories.n_users}-{len(model.items)}"
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        np.save(folder / "indptr.npy", matrix.indptr.astype(np.int64))
+        np.save(folder / "indices.npy", matrix.indices.astype(np.int64))
+        np.save(folder / "weights.npy", model.weights().astype(np.float64))
+    return str(folder)
 
 
 class ChaosService:
@@ -319,9 +439,22 @@ def measure_growth(memory: dict[psutil.Process, list[int]]) -> list[float]:
 
 
 def main(
-    n_users: int, n_items: int, rate: float, seconds: float, chaos: float, seed: int, n_workers: int, use_journal: bool
+    n_users: int,
+    n_items: int,
+    rate: float,
+    seconds: float,
+    chaos: float,
+    measures_rates: bool,
+    seed: int,
+    n_workers: int,
+    use_journal: bool,
 ) -> None:
-    row = run_chaos(chaos, seed, n_workers) if chaos else measure_updates(n_users, n_items, rate, seconds)
+    if chaos:
+        row = run_chaos(chaos, seed, n_workers)
+    elif measures_rates:
+        row = measure_rates(n_users, n_items, seconds)
+    else:
+        row = measure_updates(n_users, n_items, rate, seconds, n_workers)
     print(json.dumps(row, indent=2))
     if use_journal:
         append("living", row)
@@ -332,8 +465,11 @@ if __name__ == "__main__":
     parser.add_argument("--users", dest="n_users", type=int, default=136_000)
     parser.add_argument("--items", dest="n_items", type=int, default=20_000)
     parser.add_argument("--rate", type=float, default=300.0, help="requests that are due in a second")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of load before the update")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of load before the update, or at each rate")
     parser.add_argument("--chaos", type=float, default=0.0, help="seconds of random events, deletions and kills, instead")
+    parser.add_argument(
+        "--rates", dest="measures_rates", action="store_true", help="the highest rates at a low p99, beside skrecsys, instead"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", dest="n_workers", type=int, default=1, help="processes of the service")
     parser.add_argument("--no-journal", dest="use_journal", action="store_false", help="add no row to results/living.jsonl")

@@ -11,14 +11,13 @@ import json
 import mmap
 import os
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from gramian.core.recommender import Recommender, assemble_model
 from gramian.core.registry import SCORERS
 from gramian.io.ids import decode_ids, encode_ids
-from gramian.io.model_folder import pack_model, unpack_model
+from gramian.io.model_folder import SCORER_PREFIX, pack_model, unpack_model
 from gramian.io.safetensors import BYTES_PER_WRITE, list_chunks, view_safetensors
 from gramian.linalg.memory import require_memory
 from gramian.models.scorers import DenseWeights
@@ -76,14 +75,10 @@ def share_model(model: Recommender) -> tuple[SharedModel, Recommender]:
         SharedModel(content, n_array_bytes, rows).close()
         raise
     shared = SharedModel(content, n_array_bytes, rows)
-    scorer_arrays = unpack_arrays(shared, saved.scorer_arrays)
-    return shared, with_scorer(model, SCORERS.find(saved.scorer).load(saved.scorer_facts, scorer_arrays))
-
-
-def unpack_arrays(shared: SharedModel, names: Any) -> dict[str, np.ndarray]:
-    """Return the arrays of a scorer from shared memory."""
-    views = view_safetensors(map_memory(shared.content)[: shared.n_array_bytes])
-    return {name: views[f"scorer.{name}"] for name in names}
+    views = view_safetensors(map_memory(content)[:n_array_bytes])
+    scorer_arrays = {name: views[f"{SCORER_PREFIX}{name}"] for name in saved.scorer_arrays}
+    scorer_facts = json.loads(text)["facts"]["scorer_facts"]  # as a scorer reads them: JSON turns tuples into lists
+    return shared, with_scorer(model, SCORERS.find(saved.scorer).load(scorer_facts, scorer_arrays))
 
 
 def map_model(shared: SharedModel) -> Recommender:
