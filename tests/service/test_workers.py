@@ -216,7 +216,8 @@ def registry(folder):
     served = registry.models["ease"]
     registry.prepare(served)
     registry.publish(served)
-    return registry
+    yield registry
+    registry.close()
 
 
 def test_a_model_that_one_worker_cannot_serve_replaces_none(registry):

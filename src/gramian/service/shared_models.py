@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import mmap
 import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +22,7 @@ from gramian.io.ids import decode_ids, encode_ids
 from gramian.io.model_folder import SCORER_PREFIX, pack_model, unpack_model
 from gramian.io.safetensors import BYTES_PER_WRITE, list_chunks, view_safetensors
 from gramian.linalg.memory import require_memory
+from gramian.linalg.threads import available_cores
 from gramian.models.scorers import DenseWeights
 from gramian.service.served_model import is_expandable, with_scorer
 
@@ -61,21 +64,21 @@ def share_model(model: Recommender) -> tuple[SharedModel, Recommender]:
     chunks = [memoryview(chunk).cast("B") for chunk in list_chunks(arrays)]
     n_array_bytes = sum(map(len, chunks))
     require_memory(n_array_bytes + len(text), "a model in shared memory", "Serve it with --workers 1")
-    content, rows = os.memfd_create("model"), None
+    weights = model.scorer if is_expandable(model.scorer) else None
+    shared = SharedModel(os.memfd_create("model"), n_array_bytes, None if weights is None else os.memfd_create("weights"))
     try:
-        for chunk in [*chunks, memoryview(text)]:
-            for start in range(0, len(chunk), BYTES_PER_WRITE):
-                write_all(content, chunk[start : start + BYTES_PER_WRITE])
-        if is_expandable(model.scorer):
-            rows = os.memfd_create("weights")
-            n, dtype = model.scorer.n_items, model.scorer.inverse.dtype
-            os.ftruncate(rows, n * n * dtype.itemsize)
-            DenseWeights.expand(model.scorer, np.frombuffer(mmap.mmap(rows, 0), dtype).reshape(n, n))
+        with ThreadPoolExecutor(1) as background:
+            writing = background.submit(write_all, shared.content, [*chunks, memoryview(text)])
+            if weights is not None and shared.rows is not None:
+                n, dtype = weights.n_items, weights.inverse.dtype
+                os.ftruncate(shared.rows, n * n * dtype.itemsize)
+                rows = np.frombuffer(mmap.mmap(shared.rows, 0), dtype).reshape(n, n)
+                DenseWeights.expand(weights, rows, available_cores())  # this process answers no requests
+        writing.result()
     except BaseException:
-        SharedModel(content, n_array_bytes, rows).close()
+        shared.close()
         raise
-    shared = SharedModel(content, n_array_bytes, rows)
-    views = view_safetensors(map_memory(content)[:n_array_bytes])
+    views = view_safetensors(map_memory(shared.content)[:n_array_bytes])
     scorer_arrays = {name: views[f"{SCORER_PREFIX}{name}"] for name in saved.scorer_arrays}
     scorer_facts = json.loads(text)["facts"]["scorer_facts"]  # as a scorer reads them: JSON turns tuples into lists
     return shared, with_scorer(model, SCORERS.find(saved.scorer).load(scorer_facts, scorer_arrays))
@@ -99,7 +102,9 @@ def map_memory(descriptor: int) -> np.ndarray:
     return np.frombuffer(mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY), np.uint8)
 
 
-def write_all(descriptor: int, content: memoryview) -> None:
-    """Write all bytes, in as many calls as the system needs."""
-    while content:
-        content = content[os.write(descriptor, content) :]
+def write_all(descriptor: int, chunks: Sequence[memoryview]) -> None:
+    """Write buffers one after the other, in as many calls as the system needs."""
+    for chunk in chunks:
+        rest = chunk
+        while rest:
+            rest = rest[os.write(descriptor, rest[:BYTES_PER_WRITE]) :]

@@ -98,7 +98,10 @@ class SharedRegistry(ModelRegistry):
 
         def accept() -> None:
             while True:
-                connection, _ = listener.accept()
+                try:
+                    connection, _ = listener.accept()
+                except OSError:  # closed: the service stops
+                    return
                 try:
                     self._welcome(connection)
                 except OSError:
@@ -142,6 +145,15 @@ class SharedRegistry(ModelRegistry):
             channel.loaded.add(number)
             errors += [] if error is None else [error]
         return errors
+
+    def close(self) -> None:
+        """Close the connections and the shared memory."""
+        with self.lock:
+            for channel in self.channels:
+                channel.connection.close()
+            self.channels = []
+            for served in list(self.shared):
+                self._drop(served)
 
     def _drop(self, served: ServedModel) -> None:
         number, shared = self.shared.pop(served)

@@ -171,6 +171,7 @@ def run_workers(
                 supervisor.run(lambda: registry.announce(format_address(*address)))
             finally:
                 supervisor.stop()  # before the main process, to which they forward, stops answering
+        registry.close()
 
 
 @contextmanager
