@@ -3,6 +3,7 @@
     python benchmarks/living.py --items 2000 --users 10000 --rate 100     # a quick look; the defaults are the issue's sizes
     python benchmarks/living.py --workers 2                               # the same with two workers
     python benchmarks/living.py --rates --seconds 5                       # requests a second at p99 < 10 ms, and skrecsys'
+    python benchmarks/living.py --micro-batching                          # what scoring several requests at once would save
     python benchmarks/living.py --chaos 60 --workers 2                    # events, deletions, new models and kills for a minute
 
 The load is open-loop: requests are due at times that were drawn before, and a latency counts from when its request was due, not
@@ -13,6 +14,7 @@ server share the machine.
 import argparse
 import asyncio
 import json
+import os
 import random
 import signal
 import socket
@@ -22,6 +24,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from contextlib import suppress
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, cast
@@ -32,12 +35,16 @@ import numpy as np
 import polars as pl
 import psutil
 from journal import append
+from numba import set_num_threads
 from peers import python_of
 from serve import SCRATCH, SERVE, draw_histories, encode_request, fit_model
 from uvloop import new_event_loop
 
 import gramian as gr
 from gramian.data.synthetic import clustered
+from gramian.service.endpoints import encode_json
+from gramian.service.schemas import BatchRequest, RecommendRequest
+from gramian.service.served_model import ServedModel
 
 N_NEW_USERS, EVENTS_PER_NEW_USER = 100, 20
 N_CONNECTIONS = 32  # the system spreads them over the workers at random
@@ -188,7 +195,7 @@ def measure_updates(n_users: int, n_items: int, rate: float, seconds: float, n_w
         try:
             with OpenLoad(port, requests, rate) as load:
                 time.sleep(seconds)
-            row["idle"] = load.percentiles()
+            row |= {"idle": load.percentiles(), "megabytes": measure_memory(process)}
             with OpenLoad(port, requests, rate, 1) as load:
                 for number in range(N_ROUNDS):
                     time.sleep(1)
@@ -212,6 +219,11 @@ def measure_updates(n_users: int, n_items: int, rate: float, seconds: float, n_w
             process.send_signal(signal.SIGINT)
             process.wait()
     return row
+
+
+def measure_memory(process: psutil.Process) -> float:
+    """Return the megabytes of a process and its children, each shared page counted once (proportional set size)."""
+    return float(sum(member.memory_full_info().pss for member in [process, *process.children(recursive=True)]) / 1e6)
 
 
 def time_update(port: int, events: list[tuple[int, int]]) -> tuple[float, float]:
@@ -241,7 +253,7 @@ def measure_rates(n_users: int, n_items: int, seconds: float) -> dict[str, Any]:
     for name, command in servers.items():
         process, port = start_process(command)
         try:
-            row[name] = find_highest_rate(port, requests, seconds)
+            row[name] = find_highest_rate(port, requests, seconds) | {"megabytes": measure_memory(process)}
             print(name, json.dumps(row[name]), flush=True)
         finally:
             process.send_signal(signal.SIGINT)
@@ -277,6 +289,43 @@ def export_for_skrecsys(model: gr.Recommender) -> str:
         np.save(folder / "indices.npy", matrix.indices.astype(np.int64))
         np.save(folder / "weights.npy", model.weights().astype(np.float64))
     return str(folder)
+
+
+def measure_micro_batching(n_users: int, n_items: int) -> dict[str, Any]:
+    """Return the processor time of a list, when requests are answered one by one and when several are scored at once.
+
+    Micro-batching of concurrent requests can save at most the difference. Both run on one thread, as in the service, and
+    include all that a request needs but HTTP: it is still parsed and answered alone.
+    """
+    set_num_threads(1)
+    model = fit_model(SCRATCH / f"served-{n_users}-{n_items}", n_users, n_items)
+    served = ServedModel("model", model)
+    served.expand_weights()
+    histories = draw_histories(model, 256)
+    row: dict[str, Any] = {"what": "micro-batching", "users": n_users, "items": n_items, "ms_of_a_list": {}}
+
+    def answer_each() -> None:
+        for items in histories:
+            encode_json(served.recommend(RecommendRequest.model_validate({"history": items, "k": 10})))
+
+    def answer_together(size: int) -> None:
+        for start in range(0, len(histories), size):
+            sent = [RecommendRequest.model_validate({"history": items, "k": 10}) for items in histories[start : start + size]]
+            together = BatchRequest.model_construct(histories=[request.history for request in sent], k=10)
+            for lists in served.recommend_batch(together):
+                for ranked in lists:
+                    encode_json({"model": served.name, **ranked})
+
+    ways = {"one by one": answer_each} | {str(size): partial(answer_together, size) for size in (2, 4, 8, 16, 32)}
+    for name, answer in ways.items():
+        answer()  # loads kernels
+        seconds = []
+        for _ in range(5):
+            started = time.process_time()
+            answer()
+            seconds.append(time.process_time() - started)
+        row["ms_of_a_list"][name] = min(seconds) / len(histories) * 1e3
+    return row
 
 
 class ChaosService:
@@ -445,16 +494,20 @@ def main(
     seconds: float,
     chaos: float,
     measures_rates: bool,
+    measures_batching: bool,
     seed: int,
     n_workers: int,
     use_journal: bool,
 ) -> None:
     if chaos:
         row = run_chaos(chaos, seed, n_workers)
+    elif measures_batching:
+        row = measure_micro_batching(n_users, n_items)
     elif measures_rates:
         row = measure_rates(n_users, n_items, seconds)
     else:
         row = measure_updates(n_users, n_items, rate, seconds, n_workers)
+    row |= {"load_average": os.getloadavg()[0]}  # others may use the machine, which the figures do not show
     print(json.dumps(row, indent=2))
     if use_journal:
         append("living", row)
@@ -469,6 +522,9 @@ if __name__ == "__main__":
     parser.add_argument("--chaos", type=float, default=0.0, help="seconds of random events, deletions and kills, instead")
     parser.add_argument(
         "--rates", dest="measures_rates", action="store_true", help="the highest rates at a low p99, beside skrecsys, instead"
+    )
+    parser.add_argument(
+        "--micro-batching", dest="measures_batching", action="store_true", help="what scoring requests together saves, instead"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", dest="n_workers", type=int, default=1, help="processes of the service")
