@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -92,6 +93,12 @@ def run_command(*words):
     assert "Traceback" not in "".join(printed), "".join(printed)
 
 
+def count_mapped_files(process):
+    """Count the files in memory that a process maps: one for each model, and one for the weights of an item-item model."""
+    lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
+    return len({line.split()[4] for line in lines if "/memfd:" in line})
+
+
 def test_workers_serve_one_model_and_change_it_in_step(folder, texts, tmp_path):
     with run_command(folder, folder.parent / "popularity", "--log", tmp_path / "log") as service:
         before = gr.load(folder)
@@ -121,6 +128,9 @@ def test_workers_serve_one_model_and_change_it_in_step(folder, texts, tmp_path):
         assert expect_ok(service.ask("GET", "/models"))["models"][0]["recipe"]["params"]["l2"] == 500
         answer = expect_ok(service.recommend("person-003"))
         assert [row["item"] for row in answer["items"]] == gr.load(folder).recommend(["person-003"], k=K).items[0]
+
+        assert len(service.workers()) == 2
+        wait_until(lambda: all(count_mapped_files(worker) == 3 for worker in service.workers()))  # of the newest models alone
 
         metrics = service.ask("GET", "/metrics").text
         counts = re.findall(r'gramian_requests_total\{route="/recommend",status="\d+"\} (\d+)', metrics)

@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -124,7 +125,7 @@ class Service:
         # Single requests are scored on one core: waking the others would take longer than the work.
         self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES, n_threads)
         self.lookups, self.writes = WorkQueue("look-up", MAX_LOOKUPS, n_threads), WorkQueue("write", MAX_WRITES, 1)
-        self.model_cards: dict[str, tuple[ServedModel, dict[str, Any]]] = {}
+        self.model_cards: WeakKeyDictionary[ServedModel, dict[str, Any]] = WeakKeyDictionary()  # a replaced model must go
         self.is_warm = self.is_reloading = False
 
     @asynccontextmanager
@@ -144,8 +145,7 @@ class Service:
     async def watch(self, app: FastAPI) -> None:
         """Warm up all models, then look for replaced ones."""
         await to_thread(app.openapi)  # which would block the event loop when it is first asked for
-        for served in list(self.registry.models.values()):
-            await self.warm_up(served)
+        await self.warm_up_all()
         self.on_warm()
         self.is_warm = True
         for live in self.live.values():
@@ -154,6 +154,11 @@ class Service:
             self.follower.start()
         await self.warm_up_reranking()
         await asyncio.gather(*(self.watch_model(name) for name in self.registry.folders))
+
+    async def warm_up_all(self) -> None:
+        """Warm up all models. In a method of its own: a loop in `watch` would keep the last model in memory for ever."""
+        for served in list(self.registry.models.values()):
+            await self.warm_up(served)
 
     async def warm_up_reranking(self) -> None:
         """Load the kernels of what few requests need, after the service is ready: a failure concerns these requests alone."""
@@ -332,11 +337,9 @@ class Service:
 
     def model_card(self, served: ServedModel) -> dict[str, Any]:
         """Return the card of a model, computed once for each loaded version."""
-        cached_model, card = self.model_cards.get(served.name, (None, {}))
-        if cached_model is not served:
-            card = build_model_card(served)
-            self.model_cards[served.name] = served, card
-        return card
+        if served not in self.model_cards:
+            self.model_cards[served] = build_model_card(served)
+        return self.model_cards[served]
 
     async def leaderboard(self) -> Response:
         """Return the tables of the benchmark journal."""

@@ -181,8 +181,7 @@ class WorkerService(Service):
         await to_thread(app.openapi)
         while await to_thread(self.receiver.receive):
             pass
-        for served in list(self.registry.models.values()):
-            await self.warm_up(served)
+        await self.warm_up_all()
         start_garbage_collection()
         receive = self.receiver.receive_all
         threading.Thread(target=receive, args=(self.settings.n_threads,), name="models", daemon=True).start()
