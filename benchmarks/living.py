@@ -460,18 +460,20 @@ def run_chaos(seconds: float, seed: int, n_workers: int) -> dict[str, Any]:
         service = ChaosService(Path(scratch), n_workers, random.Random(seed))
         client = ChaosClient(service)
         service.start()
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            service.kill_in_time()
-            client.act()
-            service.note_memory()
-            time.sleep(PAUSE_SECONDS)
-        service.process.kill()
-        service.process.wait()
-        service.start()
-        client.forget(min(client.expected))  # applied after everything before it, and saves the model
-        service.process.send_signal(signal.SIGINT)
-        service.process.wait()
+        try:
+            deadline = time.monotonic() + seconds
+            while time.monotonic() < deadline:
+                service.kill_in_time()
+                client.act()
+                service.note_memory()
+                time.sleep(PAUSE_SECONDS)
+            service.process.kill()
+            service.process.wait()
+            service.start()
+            client.forget(min(client.expected))  # applied after everything before it, and saves the model
+        finally:
+            service.process.send_signal(signal.SIGINT)
+            service.process.wait()
         row |= service.counts | client.counts | client.compare(gr.load(service.folder))
     return row | {"long_lives": len(service.growth), "largest_memory_growth": max(service.growth, default=None)}
 

@@ -41,7 +41,7 @@ from gramian.service.work_queue import RETRY_AFTER
 OWNER_SOCKET = "owner"  # in the folder of a running service: HTTP of the main process
 MAX_DESCRIPTORS = 2  # of a message
 FORWARD_SECONDS = FORGET_SECONDS + 30
-FORWARDED_HEADERS = (b"content-type", b"retry-after")
+FORWARDED_HEADERS = ("content-type", "retry-after")
 ENDED = 1  # exit code of a worker whose main process has ended
 
 
@@ -228,7 +228,7 @@ class WorkerService(Service):
         """Send a request to the main process, and return its response."""
         try:
             return await asyncio.wait_for(forward_request(request, self.settings.folder / OWNER_SOCKET), FORWARD_SECONDS)
-        except (OSError, TimeoutError, ValueError):
+        except (OSError, TimeoutError):
             raise HTTPException(503, "The main process does not answer. Try again later.", RETRY_AFTER) from None
 
 
@@ -244,10 +244,12 @@ async def forward_request(request: Request, path: Path) -> Response:
         head, _, content = (await reader.read()).partition(b"\r\n\r\n")
     finally:
         writer.close()
-    first, *lines = head.split(b"\r\n")
-    pairs = [line.partition(b":")[::2] for line in lines]
-    headers = {name.lower().decode(): value.strip().decode() for name, value in pairs if name.lower() in FORWARDED_HEADERS}
-    return Response(content, int(first.split()[1]), headers)
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    if len(content) != int(headers.get("content-length", -1)):
+        raise ConnectionError("the response was cut off")  # the main process was killed
+    kept = {name: headers[name] for name in FORWARDED_HEADERS if name in headers}
+    return Response(content, int(first.split()[1]), kept)
 
 
 def run_worker(settings: WorkerSettings, is_listening: Any) -> None:
