@@ -49,8 +49,8 @@ from gramian.service.served_model import ServedModel
 N_NEW_USERS, EVENTS_PER_NEW_USER = 100, 20
 N_CONNECTIONS = 32  # the system spreads them over the workers at random
 START_SECONDS = 300.0
-N_ROUNDS = 5  # updates, and deletions
 MAX_P99_MS = 10.0
+CPU_RATE = 100.0  # requests a second while processor time is measured: low enough for a busy machine
 CHAOS_RECIPE = gr.EASE(l2=20)
 PAUSE_SECONDS = 0.05  # between two actions of the chaos client, so that an hour of it leaves the machine to others
 MIN_MEMORY_SAMPLES = 400  # of a process whose memory is judged: it lived for about a minute or longer
@@ -178,13 +178,13 @@ class LoadConnection(asyncio.Protocol):
         self.send_next()
 
 
-def measure_updates(n_users: int, n_items: int, rate: float, seconds: float, n_workers: int) -> dict[str, Any]:
+def measure_updates(n_users: int, n_items: int, rate: float, seconds: float, n_workers: int, n_rounds: int) -> dict[str, Any]:
     """Return latencies without and with updates, and the seconds until an update is visible and a user is forgotten.
 
     Both are done several times, since the first of each allocates memory that later ones reuse.
     """
     model = fit_model(SCRATCH / f"served-{n_users}-{n_items}", n_users, n_items)
-    histories = draw_histories(model, N_NEW_USERS * N_ROUNDS)
+    histories = draw_histories(model, N_NEW_USERS * n_rounds)
     requests = [encode_request("/recommend", {"history": items, "k": 10}) for items in histories]
     row: dict[str, Any] = {"what": "updates", "users": n_users, "items": n_items, "rate": rate, "workers": n_workers}
     row |= {"acknowledged_s": [], "visible_s": [], "forgotten_s": [], "residual": []}
@@ -197,7 +197,7 @@ def measure_updates(n_users: int, n_items: int, rate: float, seconds: float, n_w
                 time.sleep(seconds)
             row |= {"idle": load.percentiles(), "megabytes": measure_memory(process)}
             with OpenLoad(port, requests, rate, 1) as load:
-                for number in range(N_ROUNDS):
+                for number in range(n_rounds):
                     time.sleep(1)
                     added = range(number * N_NEW_USERS, (number + 1) * N_NEW_USERS)
                     new = [(n_users + i, item) for i in added for item in histories[i][:EVENTS_PER_NEW_USER]]
@@ -207,7 +207,7 @@ def measure_updates(n_users: int, n_items: int, rate: float, seconds: float, n_w
                 time.sleep(1)
             row["updating"] = load.percentiles()
             with OpenLoad(port, requests, rate, 2) as load:
-                for number in range(N_ROUNDS):
+                for number in range(n_rounds):
                     time.sleep(1)
                     started = time.perf_counter()
                     receipt = call(port, "DELETE", f"/users/{number}")
@@ -224,6 +224,21 @@ def measure_updates(n_users: int, n_items: int, rate: float, seconds: float, n_w
 def measure_memory(process: psutil.Process) -> float:
     """Return the megabytes of a process and its children, each shared page counted once (proportional set size)."""
     return float(sum(member.memory_full_info().pss for member in [process, *process.children(recursive=True)]) / 1e6)
+
+
+def measure_cpu(process: psutil.Process, port: int, requests: list[bytes]) -> float:
+    """Return the milliseconds of processor time that a server takes for a request, which others on the machine change little."""
+
+    def read_seconds() -> float:
+        times = [member.cpu_times() for member in [process, *process.children(recursive=True)]]
+        return sum(member.user + member.system for member in times)
+
+    with OpenLoad(port, requests, CPU_RATE):
+        time.sleep(2)  # warm up
+    started = read_seconds()
+    with OpenLoad(port, requests, CPU_RATE) as load:
+        time.sleep(10)
+    return (read_seconds() - started) / len(load.latencies) * 1e3
 
 
 def time_update(port: int, events: list[tuple[int, int]]) -> tuple[float, float]:
@@ -253,7 +268,8 @@ def measure_rates(n_users: int, n_items: int, seconds: float) -> dict[str, Any]:
     for name, command in servers.items():
         process, port = start_process(command)
         try:
-            row[name] = find_highest_rate(port, requests, seconds) | {"megabytes": measure_memory(process)}
+            row[name] = {"cpu_ms": measure_cpu(process, port, requests), "megabytes": measure_memory(process)}
+            row[name] |= find_highest_rate(port, requests, seconds)
             print(name, json.dumps(row[name]), flush=True)
         finally:
             process.send_signal(signal.SIGINT)
@@ -499,6 +515,7 @@ def main(
     measures_batching: bool,
     seed: int,
     n_workers: int,
+    n_rounds: int,
     use_journal: bool,
 ) -> None:
     if chaos:
@@ -508,7 +525,7 @@ def main(
     elif measures_rates:
         row = measure_rates(n_users, n_items, seconds)
     else:
-        row = measure_updates(n_users, n_items, rate, seconds, n_workers)
+        row = measure_updates(n_users, n_items, rate, seconds, n_workers, n_rounds)
     row |= {"load_average": os.getloadavg()[0]}  # others may use the machine, which the figures do not show
     print(json.dumps(row, indent=2))
     if use_journal:
@@ -530,5 +547,6 @@ if __name__ == "__main__":
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", dest="n_workers", type=int, default=1, help="processes of the service")
+    parser.add_argument("--rounds", dest="n_rounds", type=int, default=5, help="of updates, and of deletions")
     parser.add_argument("--no-journal", dest="use_journal", action="store_false", help="add no row to results/living.jsonl")
     main(**vars(parser.parse_args()))

@@ -1,5 +1,6 @@
 """`gramian serve --workers`: real processes that answer from one copy of the models and swap it in step."""
 
+import asyncio
 import json
 import os
 import re
@@ -16,6 +17,7 @@ import numpy as np
 import polars as pl
 import psutil
 import pytest
+from starlette.requests import Request
 
 import gramian as gr
 from gramian.cli import serve
@@ -24,6 +26,7 @@ from gramian.errors import NotSupported
 from gramian.service.served_model import ServedModel
 from gramian.service.shared_models import map_model, share_model
 from gramian.service.shared_registry import SharedRegistry
+from gramian.service.worker import forward_request
 from service.helpers import TIMEOUT, expect_error, expect_ok, wait_until
 
 N_ASKED = 12  # connections, which the system spreads over two workers at random
@@ -94,7 +97,7 @@ def run_command(*words):
 
 
 def count_mapped_files(process):
-    """Count the files in memory that a process maps: one for each model, and one for the weights of an item-item model."""
+    """Count the files in memory that a process maps: one for the arrays of an item-item model, and one for its full matrix."""
     lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
     return len({line.split()[4] for line in lines if "/memfd:" in line})
 
@@ -130,7 +133,7 @@ def test_workers_serve_one_model_and_change_it_in_step(folder, texts, tmp_path):
         assert [row["item"] for row in answer["items"]] == gr.load(folder).recommend(["person-003"], k=K).items[0]
 
         assert len(service.workers()) == 2
-        wait_until(lambda: all(count_mapped_files(worker) == 3 for worker in service.workers()))  # of the newest models alone
+        wait_until(lambda: all(count_mapped_files(worker) == 2 for worker in service.workers()))  # of the newest models alone
 
         metrics = service.ask("GET", "/metrics").text
         counts = re.findall(r'gramian_requests_total\{route="/recommend",status="\d+"\} (\d+)', metrics)
@@ -188,6 +191,27 @@ def test_a_shared_model_is_the_model(models, name):
     assert mapped.catalog.titles == model.catalog.titles
     assert mapped.log_position == model.log_position
     assert mapped.histories.fingerprint == model.histories.fingerprint
+
+
+@pytest.mark.parametrize("response", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{"])
+def test_a_response_that_is_cut_off_is_none(tmp_path, response):
+    """As when the main process is killed at that moment."""
+
+    async def forward():
+        async def hang_up(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(response)
+            writer.close()
+
+        async def receive():
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        scope = {"type": "http", "method": "GET", "raw_path": b"/models", "query_string": b"", "headers": []}
+        async with await asyncio.start_unix_server(hang_up, tmp_path / "owner"):
+            with pytest.raises(ConnectionError):
+                await forward_request(Request(scope, receive), tmp_path / "owner")
+
+    asyncio.run(forward())
 
 
 class FakeWorker(threading.Thread):
