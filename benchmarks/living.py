@@ -227,7 +227,7 @@ def measure_memory(process: psutil.Process) -> float:
 
 
 def measure_cpu(process: psutil.Process, port: int, requests: list[bytes]) -> float:
-    """Return the milliseconds of processor time that a server takes for a request, which others on the machine change little."""
+    """Return the milliseconds of processor time of a request to a server, which others on the machine change little."""
 
     def read_seconds() -> float:
         times = [member.cpu_times() for member in [process, *process.children(recursive=True)]]

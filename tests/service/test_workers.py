@@ -22,11 +22,13 @@ from starlette.requests import Request
 import gramian as gr
 from gramian.cli import serve
 from gramian.core.receipts import verify_receipt
-from gramian.errors import NotSupported
+from gramian.errors import InvalidInput, NotSupported
+from gramian.service.middleware.access import Tokens
 from gramian.service.served_model import ServedModel
 from gramian.service.shared_models import map_model, share_model
 from gramian.service.shared_registry import SharedRegistry
-from gramian.service.worker import forward_request
+from gramian.service.supervisor import Supervisor
+from gramian.service.worker import WorkerSettings, forward_request
 from service.helpers import TIMEOUT, expect_error, expect_ok, wait_until
 
 N_ASKED = 12  # connections, which the system spreads over two workers at random
@@ -212,6 +214,16 @@ def test_a_response_that_is_cut_off_is_none(tmp_path, response):
                 await forward_request(Request(scope, receive), tmp_path / "owner")
 
     asyncio.run(forward())
+
+
+def test_workers_that_cannot_start_stop_the_service(tmp_path):
+    """None of them finds the main process."""
+    address = ("127.0.0.1", 0)
+    settings = WorkerSettings(tmp_path, address, socket.AF_INET, 1, 1, None, Tokens(), [], [], is_quiet=True)
+    supervisor = Supervisor(settings, n_workers=1)
+    with pytest.raises(InvalidInput, match="workers that start"):
+        supervisor.run(lambda: pytest.fail("nobody listens"))
+    supervisor.stop()
 
 
 class FakeWorker(threading.Thread):
