@@ -33,6 +33,7 @@ PEERS = {
     "implicit": "implicit==0.7.3",
     "sansa": "sansa==1.1.0 scikit-sparse==0.4.16",  # after apt-get install libsuitesparse-dev; it cannot use scikit-sparse 0.5
     "recbole": "torch==2.13.0 recbole==1.2.1 numpy==1.26.4 pandas==2.2.3 scipy==1.13.1",
+    "skrecsys": "skrecsys==0.9.0 fastapi uvicorn uvloop httptools",  # for living.py, which serves it
     "scipy": None,  # in our own environment
 }
 COMPARISONS = (

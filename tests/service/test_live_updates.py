@@ -1,6 +1,7 @@
 """Events and deletions over HTTP: durable, exactly once, equal to a refit, and without a trace of who was forgotten."""
 
 import json
+import weakref
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from gramian.io.event_log import EventLog
 from gramian.service import live_updates
 from gramian.service.app import create_app
 from gramian.service.middleware.access import Tokens
+from gramian.service.model_registry import ModelRegistry
 from gramian.service.server import run_server
 from service.helpers import ADMIN_TOKEN, READ_TOKEN, expect_error, expect_ok, run_app, wait_until
 
@@ -110,6 +112,18 @@ def test_forgetting_leaves_no_trace_and_a_receipt_that_can_be_verified(folder, t
     np.testing.assert_allclose(gr.load(folder).weights(), refit.weights(), atol=1e-5)
     assert receipt["residual"] < receipt["bound"]
     assert receipt["before"] != receipt["after"]
+
+
+def test_a_replaced_model_leaves_the_memory(folder, tmp_path):
+    registry = ModelRegistry([folder])
+    with run_app(create_app(registry, log=tmp_path / "log")) as client:
+        for path, body in (("/recommend", {"user": "person-003"}), ("/influence", {"history": ["item-01"], "item": "item-02"})):
+            expect_ok(client.post(path, json=body))
+        expect_ok(client.get("/models/ease"))
+        expect_ok(client.get("/items", params={"query": "item"}))
+        before = weakref.ref(registry.models["ease"])
+        expect_ok(client.delete("/users/person-003"))
+        wait_until(lambda: before() is None)  # without a garbage collection, which may be far off
 
 
 def test_a_receipt_does_not_hold_for_other_models(folder, texts, tmp_path):

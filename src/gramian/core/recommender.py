@@ -698,8 +698,12 @@ class Recommender:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of safetensors and JSON, atomically; `gr.load` reads it."""
+        save_model_folder(path, self.take_apart())
+
+    def take_apart(self) -> SavedModel:
+        """Return the parts of the model that are saved; `assemble_model` makes a model of them."""
         facts, arrays = self.scorer.save()
-        saved = SavedModel(
+        return SavedModel(
             self.recipe.to_json(),
             self.scorer.name,
             facts,
@@ -709,7 +713,6 @@ class Recommender:
             self.card,
             self.log_position,
         )
-        save_model_folder(path, saved)
 
 
 def load_model(path: str | Path, *, private: bool = False) -> Recommender:
@@ -725,8 +728,13 @@ def load_model(path: str | Path, *, private: bool = False) -> Recommender:
         kills the process. A copy takes the size of the arrays in memory.
     """
     with open_model_folder(path, private=private) as saved:
-        require_content(isinstance(saved.scorer, str) and isinstance(saved.recipe["name"], str), "names of recipe and scorer")
-        scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
-        require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
-        recipe = MODELS.find(saved.recipe["name"])(**params_of_json(saved.recipe))
-        return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.card, saved.log_position)
+        return assemble_model(saved)
+
+
+def assemble_model(saved: SavedModel) -> Recommender:
+    """Return the model of saved parts, which need not be trusted."""
+    require_content(isinstance(saved.scorer, str) and isinstance(saved.recipe["name"], str), "names of recipe and scorer")
+    scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
+    require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
+    recipe = MODELS.find(saved.recipe["name"])(**params_of_json(saved.recipe))
+    return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.card, saved.log_position)

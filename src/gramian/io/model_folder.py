@@ -22,7 +22,7 @@ from gramian.data.kinds import MAX_KINDS
 from gramian.errors import Inaccurate
 from gramian.io.catalog import catalog_ids, feature_arrays, read_catalog
 from gramian.io.damage import report_damage, require_content, require_finite
-from gramian.io.folder import open_folder, write_folder
+from gramian.io.folder import FolderContent, open_folder, write_folder
 from gramian.linalg.finite import find_non_finite
 
 SCORER_PREFIX = "scorer."
@@ -63,6 +63,11 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
     name = find_non_finite(model.scorer_arrays)
     if name is not None:
         raise Inaccurate(f"finite numbers in the model's {name}", "NaN or infinity", "Fit it with a higher l2 or in float64")
+    write_folder(path, "model", *pack_model(model))
+
+
+def pack_model(model: SavedModel) -> FolderContent:
+    """Return the facts, arrays and ids that make up a model."""
     facts: dict[str, Any] = {"recipe": model.recipe, "scorer": model.scorer, "scorer_facts": model.scorer_facts}
     facts |= {} if model.card is None else {"card": model.card}
     facts |= {"log_position": model.log_position} if model.log_position else {}
@@ -78,28 +83,34 @@ def save_model_folder(path: str | Path, model: SavedModel) -> None:
         ids["users"] = model.histories.users.tolist()
         if model.histories.kinds is not None:
             facts["kinds"] = list(model.histories.kinds)
-    write_folder(path, "model", facts, arrays, ids)
+    return facts, arrays, ids
 
 
 @contextmanager
 def open_model_folder(path: str | Path, *, private: bool = False) -> Iterator[SavedModel]:
     """Yield a saved model while its checksums are computed. What is built in the block is discarded if they do not match."""
-    with open_folder(path, "model", private=private) as (facts, arrays, ids), report_damage(path):
-        popularity = arrays.get("popularity", arrays.get("touched"))  # "touched" is the name of version 0.1
-        if popularity is None:
-            histories = _read_histories(arrays, ids, facts.get("kinds"))
-            catalog = histories.catalog
-        else:
-            histories, catalog = None, read_catalog(popularity, ids, arrays)
-        scorer_arrays = {
-            name.removeprefix(SCORER_PREFIX): array for name, array in arrays.items() if name.startswith(SCORER_PREFIX)
-        }
-        require_finite(scorer_arrays)
-        card, position = facts.get("card"), facts.get("log_position", 0)
-        require_content(card is None or isinstance(card, dict), "a model card with named entries")
-        require_content(type(position) is int and position >= 0, "the number of a record as log_position")
-        names = facts["recipe"], facts["scorer"], facts["scorer_facts"]
-        yield SavedModel(*names, scorer_arrays, catalog, histories, card, position)
+    with open_folder(path, "model", private=private) as content, report_damage(path):
+        saved = unpack_model(*content)
+        require_finite(saved.scorer_arrays)
+        yield saved
+
+
+def unpack_model(facts: dict[str, Any], arrays: dict[str, np.ndarray], ids: dict[str, list[Any]]) -> SavedModel:
+    """Return the model that `pack_model` took apart, after every check but that of the scorer's numbers."""
+    popularity = arrays.get("popularity", arrays.get("touched"))  # "touched" is the name of version 0.1
+    if popularity is None:
+        histories = _read_histories(arrays, ids, facts.get("kinds"))
+        catalog = histories.catalog
+    else:
+        histories, catalog = None, read_catalog(popularity, ids, arrays)
+    scorer_arrays = {
+        name.removeprefix(SCORER_PREFIX): array for name, array in arrays.items() if name.startswith(SCORER_PREFIX)
+    }
+    card, position = facts.get("card"), facts.get("log_position", 0)
+    require_content(card is None or isinstance(card, dict), "a model card with named entries")
+    require_content(type(position) is int and position >= 0, "the number of a record as log_position")
+    names = facts["recipe"], facts["scorer"], facts["scorer_facts"]
+    return SavedModel(*names, scorer_arrays, catalog, histories, card, position)
 
 
 def _read_histories(arrays: dict[str, np.ndarray], ids: dict[str, list[Any]], kinds: Any = None) -> Interactions:

@@ -24,6 +24,11 @@ MAX_HEADER_BYTES = 1 << 20  # some ten thousand arrays; saved objects have at mo
 
 def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[int, str]:
     """Write arrays to a new file; return its size and sha256."""
+    return write_and_hash(path, list_chunks(arrays))
+
+
+def list_chunks(arrays: Mapping[str, np.ndarray]) -> list[Any]:
+    """Return the bytes of a file of arrays as buffers, one after the other."""
     code = {np.dtype(dtype): name for name, dtype in SAFETENSORS_DTYPES.items()}
     header: dict[str, Any] = {}
     chunks, offset = [], 0
@@ -34,7 +39,7 @@ def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[int
         offset += array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    return write_and_hash(path, [len(text).to_bytes(LENGTH_BYTES, "little") + text, *chunks])
+    return [len(text).to_bytes(LENGTH_BYTES, "little") + text, *chunks]
 
 
 def view_safetensors(content: np.ndarray) -> dict[str, np.ndarray]:

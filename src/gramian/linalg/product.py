@@ -12,6 +12,7 @@ XᵀX × dense on all threads.
 
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,10 +56,32 @@ def inverse_panels(
         spare.append(arrays)
 
 
-def expand_rows(matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-    """Return the rows of W = A · diag(factor) + diag(diagonal). It uses one thread, so that other kernels may run beside it."""
-    rows = np.empty((matrix.n, matrix.n), matrix.dtype)
-    expand_rows_kernel(rows, matrix.buffer, matrix.n, matrix.width, factor, diagonal)
+def expand_rows(
+    matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray, out: np.ndarray | None = None, n_threads: int = 1
+) -> np.ndarray:
+    """Return the rows of W = A · diag(factor) + diag(diagonal), in `out` if it is given.
+
+    It uses one thread by default, and none of Numba's, so that other kernels may run beside it.
+    """
+    rows = np.empty((matrix.n, matrix.n), matrix.dtype) if out is None else out
+    size = -(-matrix.n // (PANEL * n_threads)) * PANEL
+    with ThreadPoolExecutor(n_threads) as pool:
+        jobs = [
+            pool.submit(
+                expand_rows_kernel,
+                rows,
+                first,
+                min(first + size, matrix.n),
+                matrix.buffer,
+                matrix.n,
+                matrix.width,
+                factor,
+                diagonal,
+            )
+            for first in range(0, matrix.n, size)
+        ]
+    for job in jobs:
+        job.result()
     return rows
 
 
@@ -148,11 +171,11 @@ def pack_panel(packed, touched, first, buffer, n, block, factor, diagonal):  # t
 
 
 @njit(cache=True, nogil=True)
-def expand_rows_kernel(rows, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
+def expand_rows_kernel(rows, start, stop, buffer, n, block, factor, diagonal):  # type: ignore[no-untyped-def]
     # in square tiles, so that every cache line of a column is read once for all rows of a tile
-    for top in range(0, n, PANEL):
+    for top in range(start, stop, PANEL):
         for first in range(0, n, PANEL):
-            for r in range(top, min(n, top + PANEL)):
+            for r in range(top, min(stop, top + PANEL)):
                 pack_row(rows[r, first : first + PANEL], r, first, buffer, n, block, factor, diagonal)
 
 

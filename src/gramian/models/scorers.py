@@ -187,9 +187,9 @@ class DenseWeights(Scorer):
         return weights.n_items**2 * weights.inverse.dtype.itemsize
 
     @staticmethod
-    def expand(weights: InverseWeights) -> DenseWeights:
-        """Compute W. Other threads can score meanwhile."""
-        return DenseWeights(weights, expand_rows(weights.inverse, -weights.factor, weights.diagonal))
+    def expand(weights: InverseWeights, out: np.ndarray | None = None, n_threads: int = 1) -> DenseWeights:
+        """Compute W, into `out` if it is given. Other threads can score meanwhile."""
+        return DenseWeights(weights, expand_rows(weights.inverse, -weights.factor, weights.diagonal, out, n_threads))
 
     def panels(self, histories: sp.csr_array) -> Panels:
         return row_panels(histories, self.rows)

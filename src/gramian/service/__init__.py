@@ -3,3 +3,6 @@
 import logging
 
 SERVICE_LOG = logging.getLogger("gramian.serve")  # one line per request, and one per replaced model
+
+# The variable by which Prometheus' client counts in files that processes share.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"

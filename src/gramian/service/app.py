@@ -83,11 +83,28 @@ def create_app(
     """
     metrics = Metrics()
     registry = models if isinstance(models, ModelRegistry) else ModelRegistry([Path(folder) for folder in models])
-    live = {} if log is None else {name: LiveModel(name, registry, Path(log), metrics) for name in registry.models}
+    service = create_service(registry, metrics, journal, on_warm, log, follow)
+    return assemble_app(service, list_middleware(metrics, tokens, limits, hosts, origins))
+
+
+def create_service(
+    registry: ModelRegistry,
+    metrics: Metrics,
+    journal: Path | None = None,
+    on_warm: Callable[[], None] = lambda: None,
+    log: str | Path | None = None,
+    follow: str | Path | None = None,
+) -> Service:
+    """Return the endpoints; the parameters are those of `create_app`."""
     if follow is not None and log is None:
         raise InvalidInput("log=folder with follow", "no log", "Pass log=folder, in which the followed events are kept")
+    live = {} if log is None else {name: LiveModel(name, registry, Path(log), metrics) for name in registry.models}
     followed = None if follow is None else Path(follow)
-    service = Service(registry, journal, metrics, on_warm, live, follow=followed)
+    return Service(registry, journal, metrics, on_warm, live, follow=followed)
+
+
+def assemble_app(service: Service, middleware: Sequence[Middleware]) -> FastAPI:
+    """Return the application with these endpoints and this middleware."""
     app = FastAPI(
         title="Gramian",
         description=__doc__,
@@ -96,7 +113,7 @@ def create_app(
         redoc_url=None,
         lifespan=service.lifespan,
         responses=ERROR_SCHEMAS,
-        middleware=list_middleware(metrics, tokens, limits, hosts, origins),
+        middleware=middleware,
         exception_handlers={
             GramianError: handle_gramian_error,
             RequestValidationError: handle_query_error,

@@ -9,10 +9,11 @@ from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from fastapi import FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
@@ -103,6 +104,8 @@ class Service:
         The models that learn events, by name.
     follow
         A file or folder whose events the first of them learns.
+    n_threads
+        How many threads may score a batch; all cores by default.
     """
 
     def __init__(
@@ -114,14 +117,15 @@ class Service:
         live: Mapping[str, LiveModel] = NOTHING_LIVE,
         *,
         follow: Path | None = None,
+        n_threads: int | None = None,
     ) -> None:
         self.registry, self.metrics, self.on_warm, self.live = registry, metrics, on_warm, live
         self.follower = None if follow is None else EventFollower(follow, next(iter(live.values())))
         self.journal = None if journal is None else Leaderboard(journal)
         # Single requests are scored on one core: waking the others would take longer than the work.
-        self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES)
-        self.lookups, self.writes = WorkQueue("look-up", MAX_LOOKUPS), WorkQueue("write", MAX_WRITES, 1)
-        self.model_cards: dict[str, tuple[ServedModel, dict[str, Any]]] = {}
+        self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES, n_threads)
+        self.lookups, self.writes = WorkQueue("look-up", MAX_LOOKUPS, n_threads), WorkQueue("write", MAX_WRITES, 1)
+        self.model_cards: WeakKeyDictionary[ServedModel, dict[str, Any]] = WeakKeyDictionary()  # a replaced model must go
         self.is_warm = self.is_reloading = False
 
     @asynccontextmanager
@@ -141,8 +145,7 @@ class Service:
     async def watch(self, app: FastAPI) -> None:
         """Warm up all models, then look for replaced ones."""
         await to_thread(app.openapi)  # which would block the event loop when it is first asked for
-        for served in list(self.registry.models.values()):
-            await self.warm_up(served)
+        await self.warm_up_all()
         self.on_warm()
         self.is_warm = True
         for live in self.live.values():
@@ -151,6 +154,11 @@ class Service:
             self.follower.start()
         await self.warm_up_reranking()
         await asyncio.gather(*(self.watch_model(name) for name in self.registry.folders))
+
+    async def warm_up_all(self) -> None:
+        """Warm up all models. In a method of its own: a loop in `watch` would keep the last model in memory for ever."""
+        for served in list(self.registry.models.values()):
+            await self.warm_up(served)
 
     async def warm_up_reranking(self) -> None:
         """Load the kernels of what few requests need, after the service is ready: a failure concerns these requests alone."""
@@ -165,10 +173,11 @@ class Service:
         run = asyncio.get_running_loop().run_in_executor
         try:
             await run(self.singles.executor, served.warm_up)
-            await to_thread(served.expand_weights)
+            await to_thread(self.registry.prepare, served)
             await run(self.singles.executor, served.warm_up)
             await run(self.batches.executor, served.warm_up_batch)
             await run(self.lookups.executor, served.search, "", 1)
+            await to_thread(self.registry.publish, served)
         except Exception as error:
             served.is_broken = True
             self.registry.record_failure(served.name, error)
@@ -328,11 +337,9 @@ class Service:
 
     def model_card(self, served: ServedModel) -> dict[str, Any]:
         """Return the card of a model, computed once for each loaded version."""
-        cached_model, card = self.model_cards.get(served.name, (None, {}))
-        if cached_model is not served:
-            card = build_model_card(served)
-            self.model_cards[served.name] = served, card
-        return card
+        if served not in self.model_cards:
+            self.model_cards[served] = build_model_card(served)
+        return self.model_cards[served]
 
     async def leaderboard(self) -> Response:
         """Return the tables of the benchmark journal."""
@@ -396,7 +403,9 @@ class Service:
 
     async def prometheus_metrics(self) -> Response:
         """Return metrics in Prometheus format."""
-        return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        for live in self.live.values():
+            live.report_lag()
+        return Response(self.metrics.render(), media_type=CONTENT_TYPE_LATEST)
 
 
 async def read_json(request: Request) -> bytes:

@@ -64,19 +64,23 @@ class LiveModel:
         log_folder.mkdir(parents=True, exist_ok=True)
         self.log = EventLog(log_folder / f"{name}.log", start=self.model.log_position)
         self.receipts: dict[int, Future[dict[str, Any]]] = {}  # by the number of the record, for requests that wait
-        self.wake, self.is_stopped, self.last_save = threading.Event(), False, time.monotonic()
+        self.wake, self.is_stopped, self.last_save = threading.Event(), threading.Event(), time.monotonic()
         self.thread: threading.Thread | None = None
-        metrics.pending_events.labels(name).set_function(lambda: self.log.pending(self.model.log_position)[0])
-        metrics.update_lag.labels(name).set_function(lambda: self.log.pending(self.model.log_position)[1])
 
     def start(self) -> None:
         """Start to apply the log."""
         self.thread = threading.Thread(target=self._run, name=f"updates of {self.name}", daemon=True)
         self.thread.start()
 
+    def report_lag(self) -> None:
+        """Set the metrics of what waits."""
+        n_pending, seconds = self.log.pending(self.model.log_position)
+        self.metrics.pending_events.labels(self.name).set(n_pending)
+        self.metrics.update_lag.labels(self.name).set(seconds)
+
     def stop(self) -> None:
         """Stop after the update that is being applied. What is left in the log is applied at the next start."""
-        self.is_stopped = True
+        self.is_stopped.set()
         self.wake.set()
         if self.thread is not None:
             self.thread.join()
@@ -130,16 +134,15 @@ class LiveModel:
             raise HTTPException(429, f"{n_pending:,} events of {self.name} are waiting. Try again later.", RETRY_LATER)
 
     def _run(self) -> None:
-        while not self.is_stopped:
+        while not self.is_stopped.is_set():
             try:
                 self.apply()
-                pause = POLL_SECONDS
             except Exception as error:  # the old model is served on, and the log keeps what was sent
                 SERVICE_LOG.exception("%s: an update failed; trying again in %g s", self.name, RETRY_SECONDS)
                 self.metrics.updates.labels(self.name, "failed").inc()
                 self.registry.record_failure(self.name, error)
-                pause = RETRY_SECONDS
-            self.wake.wait(pause)
+                self.is_stopped.wait(RETRY_SECONDS)  # new events do not make it try sooner
+            self.wake.wait(POLL_SECONDS)
             self.wake.clear()
 
     def apply(self) -> None:
@@ -147,7 +150,7 @@ class LiveModel:
         self._follow_replacement()
         for is_deletion, group in groupby(self.log.read(self.model.log_position), lambda record: bool(record.forget)):
             records = list(group)
-            while records and not self.is_stopped:
+            while records and not self.is_stopped.is_set():
                 n = 1 if is_deletion else count_records(records)
                 now, records = records[:n], records[n:]
                 if not (self._forget(now[0]) if is_deletion else self._observe(now)):
@@ -223,14 +226,12 @@ class LiveModel:
             updated.scorer, updated.recipe, updated.catalog, updated.histories, self.model.card, log_position=record.number
         )
         served = ServedModel(self.name, model)
-        served.expand_weights()
-        served.warm_up()
+        self.registry.prepare(served)
         with self.registry.locks[self.name]:
             if self.registry.models[self.name] is not self.served:
                 return False
-            self.registry.models[self.name] = self.served = served
-            self.registry.errors.pop(self.name, None)
-        self.model = model
+            self.registry.publish(served)
+            self.served, self.model = served, stored_model(served.model)
         self.metrics.updates.labels(self.name, "applied").inc()
         self.metrics.applied_events.labels(self.name).inc(n_events)
         return True

@@ -13,6 +13,7 @@ from gramian.core.recommender import load_model
 from gramian.errors import GramianError, InvalidInput, UnknownId
 from gramian.io.manifest import FILES
 from gramian.linalg.topk import rank_values
+from gramian.service import SERVICE_LOG
 from gramian.service.served_model import ServedModel
 
 FolderVersion = tuple[int, ...]
@@ -66,15 +67,27 @@ class ModelRegistry:
         self.versions[name] = version
         try:
             served = ServedModel(name, load_model(folder, private=True))
-            served.expand_weights()
-            served.warm_up()
+            self.prepare(served)
             served.warm_up_batch()
         except Exception as error:  # whatever is wrong with the new model, the old one keeps serving
             self.record_failure(name, error)
             return False
-        self.models[name] = served
-        self.errors.pop(name, None)
+        self.publish(served)
         return True
+
+    def prepare(self, served: ServedModel) -> None:
+        """Make a model ready to be served: expand its weights and load its kernels. A model that cannot answer fails here."""
+        served.expand_weights()
+        served.warm_up()
+
+    def publish(self, served: ServedModel) -> None:
+        """Serve a prepared model under its name, in place of the one before."""
+        self.models[served.name] = served
+        self.errors.pop(served.name, None)
+
+    def announce(self, address: str) -> None:
+        """Log where the models are served."""
+        SERVICE_LOG.warning("Serving %s at %s", ", ".join(self.models), address)
 
     def record_failure(self, name: str, error: Exception) -> None:
         """Keep the reason why a model cannot be served, without the path of its folder, which clients must not learn."""

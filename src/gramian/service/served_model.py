@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,7 +21,7 @@ from gramian.core.ranking import Exclusions
 from gramian.core.recommender import Recommender
 from gramian.core.reranking import Move, Reranker, Reranking
 from gramian.core.results import Recommendations
-from gramian.core.scorer import ExplainsKinds, SupportsSimilarity
+from gramian.core.scorer import ExplainsKinds, Scorer, SupportsSimilarity
 from gramian.data.ids import Index
 from gramian.errors import InvalidInput
 from gramian.linalg.memory import available_bytes
@@ -349,19 +349,23 @@ class ServedModel:
 
     def expand_weights(self) -> None:
         """Hold the full matrix of an item-item model where memory allows it: its stored half is slow for single users."""
-        stored = self.model.scorer
-        if type(stored) is not InverseWeights or DenseWeights.n_bytes(stored) > available_bytes() / 2:
-            return
-        facts = self.model.recipe, self.catalog, self.model.histories, self.model.card, self.model.log_position
-        self.model = Recommender(DenseWeights.expand(stored), *facts)
+        if is_expandable(self.model.scorer):
+            self.model = with_scorer(self.model, DenseWeights.expand(self.model.scorer))
+
+
+def is_expandable(scorer: Scorer) -> TypeGuard[InverseWeights]:
+    """Return whether a scorer is half of an item-item matrix, and the memory for the full matrix is free."""
+    return type(scorer) is InverseWeights and DenseWeights.n_bytes(scorer) <= available_bytes() / 2
+
+
+def with_scorer(model: Recommender, scorer: Scorer) -> Recommender:
+    """Return a model with another form of its scorer."""
+    return Recommender(scorer, model.recipe, model.catalog, model.histories, model.card, model.log_position)
 
 
 def stored_model(model: Recommender) -> Recommender:
     """Return a model with the scorer that is saved and updated, in place of the dense weights that a service holds."""
-    if not isinstance(model.scorer, DenseWeights):
-        return model
-    weights = model.scorer.inverse_weights
-    return Recommender(weights, model.recipe, model.catalog, model.histories, model.card, model.log_position)
+    return with_scorer(model, model.scorer.inverse_weights) if isinstance(model.scorer, DenseWeights) else model
 
 
 def one_core_lock() -> AbstractContextManager[Any]:

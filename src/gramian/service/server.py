@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ TokenFiles = tuple[Path | None, Path | None, Path | None]  # read, admin, write
 
 
 class LimitedServer(uvicorn.Server):
-    """Uvicorn with limits on connections. It says where it serves once it listens there.
+    """Uvicorn with limits on connections.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class LimitedServer(uvicorn.Server):
         The address to listen at; port 0 for any free port.
     limits
         The limits on connections.
-    models
-        The names of the served models, for the log.
+    on_listen
+        Called with the URL, once it listens there.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class LimitedServer(uvicorn.Server):
         host: str = "127.0.0.1",
         port: int = 0,
         limits: ConnectionLimits = DEFAULT_CONNECTION_LIMITS,
-        models: Sequence[str] = (),
+        on_listen: Callable[[str], None] = lambda address: None,
     ) -> None:
-        self.models = models
+        self.on_listen = on_listen
         options: dict[str, Any] = {"access_log": False, "log_config": None, "log_level": "warning", "server_header": False}
         options |= {"http": partial(LimitedProtocol, limits), "ws": "none", "timeout_keep_alive": limits.idle_seconds}
         options |= {"timeout_graceful_shutdown": SHUTDOWN_SECONDS}
@@ -64,12 +64,11 @@ class LimitedServer(uvicorn.Server):
     @property
     def address(self) -> str:
         """The URL at which it listens."""
-        host, port = self.config.host, self.servers[0].sockets[0].getsockname()[1]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return format_address(self.config.host, self.servers[0].sockets[0].getsockname()[1])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        SERVICE_LOG.warning("Serving %s at %s", ", ".join(self.models), self.address)
+        self.on_listen(self.address)
 
 
 def run_server(
@@ -111,32 +110,57 @@ def run_server(
     follow
         A file or folder whose events the first model learns.
     """
+    configure_logging(is_quiet=quiet)
     tokens = read_tokens(token_files)
-    if log is not None and host not in LOOPBACK_HOSTS and tokens.write is tokens.admin is None:
-        do = f"Set {TOKEN_VARIABLES[2]}, or pass --write-token FILE"
-        raise InvalidInput(f"a write token with --log at {host}, which other machines reach", "none", do)
-    if not quiet:
-        SERVICE_LOG.setLevel(logging.INFO)
-    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
-    is_local = host in LOOPBACK_HOSTS
-    allowed_hosts = [*LOOPBACK_HOSTS, *hosts] if is_local else list(hosts)
+    warn_of_access(host, tokens, log)
     app = create_app(
         registry,
         journal=journal,
         tokens=tokens,
-        hosts=allowed_hosts,
+        hosts=list_hosts(host, hosts),
         origins=origins,
         on_warm=start_garbage_collection,
         log=log,
         follow=follow,
     )
-    if not is_local and tokens.read is None:
-        SERVICE_LOG.warning("%s can be reached from other machines, and no token is set. Set %s.", host, TOKEN_VARIABLES[0])
-    server = LimitedServer(app, host, port, ConnectionLimits(max_connections=max_connections), list(registry.models))
+    server = LimitedServer(app, host, port, ConnectionLimits(max_connections=max_connections), registry.announce)
     with suppress(SystemExit):  # raised by Uvicorn where it cannot listen
         server.run()
     if not server.started:
-        raise InvalidInput(f"a free port at {host}", f"{port}, which is taken", "Choose another with --port")
+        raise port_error(host, port)
+
+
+def configure_logging(*, is_quiet: bool) -> None:
+    """Log to the standard error, requests too unless it shall be quiet."""
+    if not is_quiet:
+        SERVICE_LOG.setLevel(logging.INFO)
+    logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(message)s")
+
+
+def warn_of_access(host: str, tokens: Tokens, log: Path | None) -> None:
+    """Refuse a log that other machines could write to without a token, and warn of models that they can read."""
+    if host in LOOPBACK_HOSTS:
+        return
+    if log is not None and tokens.write is tokens.admin is None:
+        do = f"Set {TOKEN_VARIABLES[2]}, or pass --write-token FILE"
+        raise InvalidInput(f"a write token with --log at {host}, which other machines reach", "none", do)
+    if tokens.read is None:
+        SERVICE_LOG.warning("%s can be reached from other machines, and no token is set. Set %s.", host, TOKEN_VARIABLES[0])
+
+
+def list_hosts(host: str, hosts: Sequence[str]) -> list[str]:
+    """Return the host names that requests may use, given the address to listen at and further names."""
+    return [*LOOPBACK_HOSTS, *hosts] if host in LOOPBACK_HOSTS else list(hosts)
+
+
+def format_address(host: str, port: int) -> str:
+    """Return the URL of a host and a port."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def port_error(host: str, port: int) -> InvalidInput:
+    """Return the error for a port that is taken."""
+    return InvalidInput(f"a free port at {host}", f"{port}, which is taken", "Choose another with --port")
 
 
 def start_garbage_collection() -> None:
