@@ -15,7 +15,7 @@ from gramian.selection.families import FAMILIES, Axis
 from gramian.selection.finals import run_final_test
 from gramian.selection.page import count_in_bins, write_selection_page
 from gramian.selection.protocol import choose_protocol
-from gramian.selection.search import FamilySearch
+from gramian.selection.search import FamilySearch, FamilyState
 
 CHEAP = tuple(family for family in FAMILIES if family.name in ("popularity", "item neighbours"))
 
@@ -148,6 +148,25 @@ def test_an_axis_ends_at_its_limits():
     axis = Axis("l2", 200, 3, 0.5, 1000)
     assert [axis.value(k) for k in (0, 1, 2, -0.5)] == [200, 600, None, 115]
     assert Axis("rank", 128, 2, 8, 512, is_whole=True).value(0.5) == 181
+
+
+def test_a_larger_rank_is_expected_to_take_longer():
+    family = next(family for family in FAMILIES if family.name == "iALS")
+    state = FamilyState(family, last_point=(0, 0, 0))
+    assert state.growth((1, 0, 0)) > 2
+    assert state.growth((-1, 0, 0)) < 1
+    assert state.growth((0, 1, -1)) == 1
+
+
+def test_families_with_the_defaults_are_compared_on_all_data_whatever_the_sample_says(events, monkeypatch):
+    families = tuple(family for family in FAMILIES if family.name in ("popularity", "item neighbours", "autoencoder"))
+    monkeypatch.setattr(search_module, "FAMILIES", families)
+    monkeypatch.setattr(search_module, "MIN_STARTING", 1)
+    monkeypatch.setattr(search_module, "sample_split", lambda split: split)
+    search = FamilySearch(choose_protocol(events), parse_metric("ndcg@20"), Clock(600), None, quiet)
+    search.states = [FamilyState(family) for family in families]
+    search.search_sample()
+    assert "autoencoder" in {state.family.name for state in search.states}
 
 
 def test_finalists_are_tested_in_order_while_there_is_time(events, cheap):

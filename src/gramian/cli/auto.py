@@ -255,6 +255,8 @@ def selection_leaderboard(selection: Selection) -> Group:
     hint += (
         f"Statistically tied (p ≥ {SIGNIFICANCE}): {', '.join(tied)}." if len(tied) > 1 else "The best is significantly better."
     )
+    if len(rows) == 1:
+        hint = "The budget left no time to test another model."
     return Group(table, Text(hint, style="dim"))
 
 

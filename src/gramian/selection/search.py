@@ -38,10 +38,13 @@ MIN_REMAINING = 2  # families that are never dropped by halving
 MIN_STARTING = 5  # families that go from the sample to all data
 MAX_SHARE = 0.4  # of the time left that the first fit of a family on all data may take
 MAX_SAMPLE_SHARE = 0.3  # of the budget, for the sample
+MAX_FIRST_SHARE = 0.5  # of the budget, for the sample and for compiling on a machine where nothing is compiled yet
+DEFAULT_FAMILIES = ("autoencoder", "iALS")  # they have the usual defaults, which the answer must not be worse than
 DENSE_GROWTH = 2.5  # power of the number of items with which the time of dense fits grows: between products and inverses
 PREDICTION_MARGIN = 1.3  # by which a predicted time is multiplied
 MIN_BLEND_GAIN = 0.01  # by which a blend must be better: it costs two models
-SWEEPS_PER_FOLD = 12  # fits of each remaining family for which there must be time before another fold is used
+SWEEPS_PER_FOLD = 4  # points of each remaining family for which there must be time before another fold is used
+RANK_GROWTH = 1.5  # power of a rank or a number of neighbours with which the time of a fit grows at most
 MAX_FINALISTS = 6
 MAX_FINAL_SHARE = 0.4  # of the budget, for the final test and the last fit
 
@@ -59,7 +62,7 @@ class Candidate:
     value, stderr, n_users
         The mean of the metric over validation users, its standard error, and their number.
     seconds
-        The seconds of the fits and evaluations at its point, for one fold.
+        The seconds to fit and evaluate it alone.
     """
 
     family: str
@@ -88,8 +91,10 @@ class FamilyState:
     ----------
     family
         The family.
-    seconds
-        The seconds of its last point on one fold; None before the first.
+    seconds, single_seconds
+        The seconds of its last point on one fold, and of one of the recipes there; None and 0 before the first.
+    last_point
+        That point.
     bests
         Point → its best candidate.
     step
@@ -100,6 +105,8 @@ class FamilyState:
 
     family: ModelFamily
     seconds: float | None = None
+    single_seconds: float = 0.0
+    last_point: Point | None = None
     bests: dict[Point, Candidate] = field(default_factory=dict)
     step: float = 1.0
     is_done: bool = False
@@ -113,6 +120,17 @@ class FamilyState:
     def best_point(self) -> Point:
         """The point of the best candidate."""
         return max(self.bests, key=lambda point: self.bests[point].value)
+
+    def growth(self, point: Point) -> float:
+        """Return by how much longer a fit at a point is expected to take than at the last one: larger ranks cost more."""
+        if self.last_point is None:
+            return 1.0
+        growth = 1.0
+        for axis, before, after in zip(self.family.axes, self.last_point, point, strict=True):
+            old, new = axis.value(before), axis.value(after)
+            if axis.is_whole and old and new:
+                growth *= (new / old) ** (RANK_GROWTH if new > old else 1.0)
+        return growth
 
 
 class OutOfTime(Exception):
@@ -195,7 +213,8 @@ class FamilySearch:
         on_sample: dict[str, Candidate] = {}
         ranking: list[Candidate] = []
         for state in self.states:
-            if self.clock.elapsed > MAX_SAMPLE_SHARE * self.clock.budget:
+            elapsed, budget = self.clock.elapsed, self.clock.budget
+            if elapsed - self.compiling.seconds > MAX_SAMPLE_SHARE * budget or elapsed > MAX_FIRST_SHARE * budget:
                 break
             with suppress(NotEnoughMemory):
                 for point in state.family.starts:
@@ -205,17 +224,18 @@ class FamilySearch:
             if state.seconds is not None:
                 growth = full.n_interactions / train.n_interactions
                 in_items = (full.n_items / train.n_items) ** DENSE_GROWTH
-                state.seconds *= max(growth, in_items) if state.family.is_dense else growth
+                growth = max(growth, in_items) if state.family.is_dense else growth
+                state.seconds, state.single_seconds = growth * state.seconds, growth * state.single_seconds
             ranking = sorted(on_sample.values(), key=lambda candidate: -candidate.value)
             self.report(Standing("sample", ranking, self.n_points, self.seconds_left))
         n_kept = max(MIN_STARTING, (len(ranking) + 1) // 2)
-        kept = {candidate.family for candidate in ranking[:n_kept]}
+        kept = {candidate.family for candidate in ranking[:n_kept]} | set(DEFAULT_FAMILIES)
         for state in self.states:
             name = state.family.name
             if name == "popularity":
                 continue
             if name not in on_sample:
-                self.left_out[name] = "was not tried on the sample: no time, or no memory"
+                self.left_out[name] = "was not tried on a sample of the data for want of time or memory"
             elif name not in kept:
                 self.left_out[name] = (
                     f"was not in the better half on {train.n_items:,} popular items and {train.n_users:,} users"
@@ -223,14 +243,17 @@ class FamilySearch:
             elif state.seconds is not None and state.seconds > MAX_SHARE * self.clock.left:
                 self.left_out[name] = f"would take about {state.seconds:.0f} s for a single fit"
         self.states = [state for state in self.states if state.family.name not in self.left_out]
-        self.states.sort(key=lambda state: state.seconds or 0.0)
+        self.states.sort(key=lambda state: (state.family.name not in DEFAULT_FAMILIES, state.seconds or 0.0))
 
     def search_starts(self) -> None:
-        """Compare the starting points on all data, after a sample the fastest family first."""
+        """Compare the starting points on all data: after a sample the families with the defaults, then the fastest first."""
         for state in self.states:
             for point in state.family.starts:
-                with suppress(OutOfTime):
+                try:
                     self.visit(state, point)
+                except OutOfTime:
+                    if state.best is None:
+                        self.left_out[state.family.name] = "was not tried on all data for want of time"
             self.report(self.standing("start"))
         self.states = [state for state in self.states if state.best is not None]
 
@@ -256,11 +279,11 @@ class FamilySearch:
         self.n_folds = max(1, min(affordable, len(self.protocol.folds)))
         if self.n_folds > 1:
             for state in self.states:
+                defaults = state.family.starts if state.family.name in DEFAULT_FAMILIES else ()
                 with suppress(OutOfTime):
-                    if state.best is not None:
-                        self.visit(state, state.best_point)
-            evaluated = [state.best.n_users for state in self.states if state.best]
-            complete = max(evaluated, default=0)
+                    for point in dict.fromkeys([state.best_point, *defaults]):
+                        self.visit(state, point)
+            complete = max(best.n_users for state in self.states for best in state.bests.values())
             for state in self.states:  # a mean over fewer folds is not comparable
                 state.bests = {point: best for point, best in state.bests.items() if best.n_users == complete}
             self.states = [state for state in self.states if state.best is not None]
@@ -304,7 +327,9 @@ class FamilySearch:
 
     def visit(self, state: FamilyState, point: Point) -> None:
         """Evaluate a point on all folds in use, if there is time."""
-        self.require_time((state.seconds or 0.0) * self.n_folds, self.final_seconds())
+        growth = state.growth(point)
+        own_end = 0.0 if state.best else 2 * PREDICTION_MARGIN * growth * state.single_seconds  # its test and the last fit
+        self.require_time(growth * (state.seconds or 0.0) * self.n_folds, self.final_seconds() + own_end)
         try:
             best = self.evaluate(state, point, list(range(self.n_folds)))
         except NotEnoughMemory as error:
@@ -318,12 +343,15 @@ class FamilySearch:
         recipes = state.family.recipes(point, self.split(folds[0]).train)
         if not recipes:
             return None
-        started, compiling = time.monotonic(), self.compiling.seconds
+        started, compiling, fit_seconds = time.monotonic(), self.compiling.seconds, []
         for fold in folds:
-            self.open_search(fold).evaluate(recipes, f"{state.family.name} ({len(recipes)} points)")
-        seconds = time.monotonic() - started - (self.compiling.seconds - compiling)
-        seconds += sum(self.recorded_seconds(fold, recipes) for fold in folds)  # what is read from the journal takes no time
-        state.seconds = max(seconds / len(folds), 0.0)
+            label = f"{state.family.name} ({len(recipes)} points)"
+            self.open_search(fold).evaluate(recipes, label, lambda _, seconds: fit_seconds.append(seconds))
+        seconds = max(time.monotonic() - started - (self.compiling.seconds - compiling), 0.0)
+        fitting = min(sum(fit_seconds), seconds)
+        recorded = sum(self.recorded_seconds(fold, recipes) for fold in folds)  # what is read from the journal takes no time
+        state.seconds, state.last_point = (seconds + recorded) / len(folds), point
+        state.single_seconds = (recorded + fitting + (seconds - fitting) / len(recipes)) / len(folds)
         self.n_points += len(recipes)
         candidates = [self.judge(state, recipe, folds) for recipe in recipes]
         return max((c for c in candidates if c is not None), key=lambda candidate: candidate.value, default=None)
@@ -353,7 +381,7 @@ class FamilySearch:
         means, errors = np.array([outcome.value for outcome in known]), np.array([outcome.stderr for outcome in known])
         value = float((sizes * means).sum() / sizes.sum())
         error = float(np.sqrt(((sizes * errors) ** 2).sum()) / sizes.sum())  # folds have different users
-        return Candidate(state.family.name, recipe, value, error, int(sizes.sum()), state.seconds or 0.0)
+        return Candidate(state.family.name, recipe, value, error, int(sizes.sum()), state.single_seconds)
 
     def split(self, fold: int) -> Split:
         """Return a fold, or the sample."""
@@ -383,9 +411,10 @@ class FamilySearch:
 
     def final_seconds(self, n_finalists: int = MAX_FINALISTS) -> float:
         """Return the predicted seconds of the final test, the last fit, and writing the results."""
-        seconds = [state.seconds or 0.0 for state in self.ranked_states()[:n_finalists]]
-        fits = PREDICTION_MARGIN * (sum(seconds) + max(seconds, default=0.0))
-        return min(fits, MAX_FINAL_SHARE * self.clock.budget) + self.clock.closing
+        seconds = [candidate.seconds for candidate in self.candidates()[:n_finalists]]
+        longest = max(seconds, default=0.0)
+        fits = max(min(sum(seconds) + longest, MAX_FINAL_SHARE * self.clock.budget), 2 * longest)
+        return PREDICTION_MARGIN * fits + self.clock.closing
 
     @property
     def seconds_left(self) -> float:
