@@ -119,11 +119,11 @@ def install_peers(peers: list[str]) -> tuple[dict[str, str], dict[str, dict[str,
     return pythons, failed
 
 
-def run_script(python: str, script: str, *arguments: object, **environment: str) -> Any:
-    """Run a script in peers/ and return the JSON on its last line."""
+def run_script(python: str, script: str, *arguments: object, timeout: float | None = None, **environment: str) -> Any:
+    """Run a script in peers/, for so many seconds at most, and return the JSON on its last line."""
     command = [python, str(HERE / "peers" / script), *map(str, arguments)]
     environment = os.environ | THREADS | {"PYTHONPATH": str(HERE)} | environment  # where measure.py is
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, timeout=timeout)
     return json.loads(done.stdout.splitlines()[-1])
 
 

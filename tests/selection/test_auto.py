@@ -150,6 +150,17 @@ def test_an_axis_ends_at_its_limits():
     assert Axis("rank", 128, 2, 8, 512, is_whole=True).value(0.5) == 181
 
 
+def test_a_family_is_not_evaluated_beyond_the_time_for_the_end(events, cheap, monkeypatch):
+    search = FamilySearch(choose_protocol(events), parse_metric("ndcg@20"), Clock(600), None, quiet)
+    search.states = popularity, neighbours = [FamilyState(family) for family in CHEAP]
+    search.visit(popularity, ())
+    left = iter([1e3, 1e3])  # before the family, and at its first fit
+    monkeypatch.setattr(Clock, "left", property(lambda clock: next(left, 0.0)))
+    search.visit(neighbours, (0,))
+    assert len(search.searches[0].journal.outcomes) == 2  # of popularity, and of the first fit
+    assert neighbours.best is not None
+
+
 def test_a_larger_rank_is_expected_to_take_longer():
     family = next(family for family in FAMILIES if family.name == "iALS")
     state = FamilyState(family, last_point=(0, 0, 0))

@@ -132,8 +132,8 @@ L2S = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 
 FAMILIES = (  # in the order in which they are tried: what is usually good first, what is slow last
     ModelFamily("popularity", (Popularity,)),
-    ModelFamily("shrunk singular values", (LRR, RegularizedPCA, VLAE), (), ((),), {"rank": RANKS, "l2": L2S}),
     ModelFamily("autoencoder", (DEQL, RDLAE), (DROPOUT, L2), ((-2, 0), (0, 0)), {"zero_diagonal": (False,)}, is_dense=True),
+    ModelFamily("shrunk singular values", (LRR, RegularizedPCA, VLAE), (), ((),), {"rank": RANKS, "l2": L2S}),
     ModelFamily(
         "iALS",
         (IALS,),

@@ -33,6 +33,7 @@ from gramian.selection.families import FAMILIES, FINEST_STEP, ModelFamily, Point
 from gramian.selection.protocol import Protocol, sample_split
 from gramian.tuning.objective import SplitObjective
 from gramian.tuning.search import RunningSearch
+from gramian.tuning.shared_fits import SharedFit
 
 MIN_REMAINING = 2  # families that are never dropped by halving
 MIN_STARTING = 5  # families that go from the sample to all data
@@ -328,8 +329,10 @@ class FamilySearch:
     def visit(self, state: FamilyState, point: Point) -> None:
         """Evaluate a point on all folds in use, if there is time."""
         growth = state.growth(point)
+        if state.seconds is None:  # a guess
+            state.seconds = max((other.seconds for other in self.states if other.best and other.seconds), default=0.0)
         own_end = 0.0 if state.best else 2 * PREDICTION_MARGIN * growth * state.single_seconds  # its test and the last fit
-        self.require_time(growth * (state.seconds or 0.0) * self.n_folds, self.final_seconds() + own_end)
+        self.require_time(growth * state.seconds * self.n_folds, self.final_seconds() + own_end)
         try:
             best = self.evaluate(state, point, list(range(self.n_folds)))
         except NotEnoughMemory as error:
@@ -339,28 +342,39 @@ class FamilySearch:
             state.bests[point] = best
 
     def evaluate(self, state: FamilyState, point: Point, folds: Sequence[int]) -> Candidate | None:
-        """Evaluate all recipes at a point, and return the best; None if none makes sense."""
+        """Evaluate all recipes at a point, and return the best; None if none makes sense.
+
+        Fits are no longer evaluated once the time for the end is reached, if there is a candidate for it.
+        """
         recipes = state.family.recipes(point, self.split(folds[0]).train)
         if not recipes:
             return None
-        started, compiling, fit_seconds = time.monotonic(), self.compiling.seconds, []
-        for fold in folds:
-            label = f"{state.family.name} ({len(recipes)} points)"
-            self.open_search(fold).evaluate(recipes, label, lambda _, seconds: fit_seconds.append(seconds))
+        started, compiling = time.monotonic(), self.compiling.seconds
+        fit_seconds: list[float] = []
+
+        def check_time(_: SharedFit, seconds: float) -> None:
+            fit_seconds.append(seconds)
+            self.require_time(0.0, self.final_seconds())
+            if folds[0] < 0 < self.n_points and self.clock.elapsed > MAX_FIRST_SHARE * self.clock.budget:
+                raise OutOfTime
+
+        with suppress(OutOfTime):
+            for fold in folds:
+                self.open_search(fold).evaluate(recipes, f"{state.family.name} ({len(recipes)} points)", check_time)
         seconds = max(time.monotonic() - started - (self.compiling.seconds - compiling), 0.0)
         fitting = min(sum(fit_seconds), seconds)
         recorded = sum(self.recorded_seconds(fold, recipes) for fold in folds)  # what is read from the journal takes no time
         state.seconds, state.last_point = (seconds + recorded) / len(folds), point
         state.single_seconds = (recorded + fitting + (seconds - fitting) / len(recipes)) / len(folds)
-        self.n_points += len(recipes)
-        candidates = [self.judge(state, recipe, folds) for recipe in recipes]
-        return max((c for c in candidates if c is not None), key=lambda candidate: candidate.value, default=None)
+        candidates = [candidate for recipe in recipes if (candidate := self.judge(state, recipe, folds)) is not None]
+        self.n_points += len(candidates)
+        return max(candidates, key=lambda candidate: candidate.value, default=None)
 
     def recorded_seconds(self, fold: int, recipes: Sequence[Recipe]) -> float:
         """Return the seconds that these recipes took in an earlier run."""
-        recorded, search = self.recorded[fold], self.searches[fold]
-        if not recorded:
+        if not self.recorded.get(fold):
             return 0.0
+        recorded, search = self.recorded[fold], self.searches[fold]
         keys = set()
         for recipe in recipes:
             with suppress(GramianError):
@@ -370,8 +384,7 @@ class FamilySearch:
     def judge(self, state: FamilyState, recipe: Recipe, folds: Sequence[int]) -> Candidate | None:
         """Return a recipe with its mean over the users of all folds; None if it could not be fitted on one of them."""
         outcomes = []
-        for fold in folds:
-            search = self.searches[fold]
+        for search in (self.searches[fold] for fold in folds if fold in self.searches):
             with suppress(GramianError):
                 outcomes.append(search.journal.outcomes.get(search.key(recipe)))
         known = [outcome for outcome in outcomes if outcome is not None]
