@@ -106,6 +106,18 @@ def test_ctrl_c_keeps_the_best_so_far(events, cheap):
     assert selection.model.histories is not None
 
 
+def test_ctrl_c_on_the_sample_keeps_the_best_there(events, cheap, monkeypatch):
+    def interrupt(standing):
+        if standing.stage == "sample" and len(standing.candidates) == len(CHEAP):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_module, "sample_split", lambda split: split)
+    selection = gr.auto(events, budget="10m", on_progress=interrupt)
+    assert selection.is_interrupted
+    assert isinstance(selection.recipe, gr.ItemKNN)
+    assert selection.model.histories.fingerprint == events.fingerprint
+
+
 def test_without_time_the_first_model_is_still_tested(events, cheap):
     selection = gr.auto(events, budget=5, elapsed=1000)
     assert [finalist.name for finalist in selection.finalists] == ["Popularity()"]

@@ -46,7 +46,7 @@ from gramian.selection.search import Standing
 
 NOT_REPLACED = 3  # exit code of --like if the old model is kept
 STANDING_SECONDS = 15.0  # between two leaderboards of a search under way
-MIN_SHOWN_FAMILIES = 3  # in the first of them
+MIN_SHOWN_FAMILIES = 2  # in the first of them
 
 FLAGS = {  # of the options that a profile names
     name: format_flag(name)

@@ -162,6 +162,7 @@ class FamilySearch:
         self.searches: dict[int, RunningSearch] = {}  # by fold; the sample is fold −1
         self.recorded: dict[int, dict[str, float]] = {}  # by fold: the seconds of the points of an earlier run
         self.sample = sample_split(protocol.folds[0])
+        self.sample_ranking: list[Candidate] = []
         self.n_folds, self.n_points = 1, 0
         self.left_out: dict[str, str] = {}  # family → why
         self.states: list[FamilyState] = []
@@ -187,7 +188,7 @@ class FamilySearch:
             raise InvalidInput(
                 "time and memory to evaluate at least one model",
                 f"{self.clock.elapsed:.0f} of {self.clock.budget:.0f} seconds used, {format_bytes(available_bytes())} free",
-                "Raise the budget, or keep fewer items with k_core",
+                "Raise the budget, or drop rare items: events.k_core(5)",
             )
 
     def is_feasible(self, family: ModelFamily) -> bool:
@@ -212,7 +213,6 @@ class FamilySearch:
             return
         train, full = self.sample.train, self.protocol.folds[0].train
         on_sample: dict[str, Candidate] = {}
-        ranking: list[Candidate] = []
         for state in self.states:
             elapsed, budget = self.clock.elapsed, self.clock.budget
             if elapsed - self.compiling.seconds > MAX_SAMPLE_SHARE * budget or elapsed > MAX_FIRST_SHARE * budget:
@@ -227,10 +227,10 @@ class FamilySearch:
                 in_items = (full.n_items / train.n_items) ** DENSE_GROWTH
                 growth = max(growth, in_items) if state.family.is_dense else growth
                 state.seconds, state.single_seconds = growth * state.seconds, growth * state.single_seconds
-            ranking = sorted(on_sample.values(), key=lambda candidate: -candidate.value)
-            self.report(Standing("sample", ranking, self.n_points, self.seconds_left))
-        n_kept = max(MIN_STARTING, (len(ranking) + 1) // 2)
-        kept = {candidate.family for candidate in ranking[:n_kept]} | set(DEFAULT_FAMILIES)
+            self.sample_ranking = sorted(on_sample.values(), key=lambda candidate: -candidate.value)
+            self.report(Standing("sample", self.sample_ranking, self.n_points, self.seconds_left))
+        n_kept = max(MIN_STARTING, (len(on_sample) + 1) // 2)
+        kept = {candidate.family for candidate in self.sample_ranking[:n_kept]} | set(DEFAULT_FAMILIES)
         for state in self.states:
             name = state.family.name
             if name == "popularity":
@@ -439,8 +439,11 @@ class FamilySearch:
         return sorted((s for s in self.states if s.best), key=lambda s: -s.best.value if s.best else 0.0)
 
     def candidates(self) -> list[Candidate]:
-        """Return the best candidate of each family, best first; a blend only where it is clearly better than its parts."""
-        found = [state.best for state in self.ranked_states() if state.best]
+        """Return the best candidate of each family, best first; a blend only where it is clearly better than its parts.
+
+        Before the first fit on all data, they are those on the sample.
+        """
+        found = [state.best for state in self.ranked_states() if state.best] or self.sample_ranking
         return sorted([*found, *([self.blend] if self.blend else [])], key=lambda candidate: -candidate.value)
 
     def standing(self, stage: str) -> Standing:
