@@ -15,7 +15,8 @@ from gramian.selection.families import FAMILIES, Axis
 from gramian.selection.finals import run_final_test
 from gramian.selection.page import count_in_bins, write_selection_page
 from gramian.selection.protocol import choose_protocol
-from gramian.selection.search import FamilySearch, FamilyState
+from gramian.selection.search import FamilySearch
+from gramian.selection.standing import FamilyState
 
 CHEAP = tuple(family for family in FAMILIES if family.name in ("popularity", "item neighbours"))
 

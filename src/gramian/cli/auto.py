@@ -42,7 +42,7 @@ from gramian.selection.budget import parse_budget, parse_size
 from gramian.selection.page import write_selection_page
 from gramian.selection.protocol import choose_protocol
 from gramian.selection.retraining import retrain
-from gramian.selection.search import Standing
+from gramian.selection.standing import Standing
 
 NOT_REPLACED = 3  # exit code of --like if the old model is kept
 STANDING_SECONDS = 15.0  # between two leaderboards of a search under way

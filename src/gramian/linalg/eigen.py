@@ -78,10 +78,10 @@ def top_eigenpairs(operator: SymmetricOperator, k: int, seed: int = 0) -> TopEig
 
 def multiply_finite(operator: SymmetricOperator, right: np.ndarray) -> np.ndarray:
     """Return operator · right, or raise `Inaccurate` where it overflows."""
-    return require_finite(operator @ right, operator.dtype)
+    return refuse_overflow(operator @ right, operator.dtype)
 
 
-def require_finite(image: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def refuse_overflow(image: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Return an array as it is, or raise `Inaccurate` where it overflows."""
     if not np.isfinite(image).all():
         do = "Rescale the weights of the interactions, or fit with dtype='float64'"
@@ -123,7 +123,7 @@ def decompose_by_rows(operator: ImplicitGram, k: int) -> TopEigenpairs:
     """Compute the k largest eigenpairs of XᵀX from those of XXᵀ, in float64, because XXᵀ has the squares of X's precision."""
     x = operator.x.astype(np.float64)
     m, products = x.shape[0], (x @ x.T).toarray()
-    require_finite(products.astype(operator.dtype), operator.dtype)
+    refuse_overflow(products.astype(operator.dtype), operator.dtype)
     values, left = eigh(products, driver="evr", subset_by_index=(m - k, m - 1), overwrite_a=True, check_finite=False)
     vectors = qr(x.T @ left[:, ::-1], mode="economic", check_finite=False)[0]  # unit length; any basis where θ is 0
     return TopEigenpairs(np.maximum(values[::-1], 0).astype(operator.dtype), vectors.astype(operator.dtype, order="C"))

@@ -23,7 +23,8 @@ from gramian.progress import format_duration
 from gramian.selection.budget import Clock, parse_budget, parse_size
 from gramian.selection.finals import Finalist, recommend_finalist, run_final_test
 from gramian.selection.protocol import Protocol, choose_protocol
-from gramian.selection.search import MAX_FINALISTS, Candidate, FamilySearch, Standing
+from gramian.selection.search import MAX_FINALISTS, FamilySearch
+from gramian.selection.standing import Candidate, Standing
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -19,10 +19,11 @@ from gramian.evaluation.report import Report
 from gramian.evaluation.task import RankingTask
 from gramian.experiments.trial import MeasuredCost
 from gramian.selection.budget import Clock
-from gramian.selection.search import PREDICTION_MARGIN, Candidate
+from gramian.selection.search import PREDICTION_MARGIN
+from gramian.selection.standing import Candidate
 
 CHEAPER = 0.5  # of the cost of the best model, below which a tied model is worth naming
-FEW_USERS = 30  # below which a paired t-test says little
+FEW_TEST_USERS = 30  # below which a paired t-test says little
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +159,7 @@ def recommend_finalist(finalists: Sequence[Finalist], comparison: ModelCompariso
         f"Use {chosen.name}: the best of all models on the validation users, with {metric} {figure:.4f} ± {error:.4f} on "
     )
     sentence += f"{len(chosen.report.users):,} test users"
-    if len(chosen.report.users) < FEW_USERS:
+    if len(chosen.report.users) < FEW_TEST_USERS:
         sentence += ", too few to tell good models apart"
     tied = set(comparison.tied)
     if comparison.winner == chosen.name:

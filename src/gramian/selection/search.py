@@ -15,7 +15,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
@@ -31,6 +30,7 @@ from gramian.models.blend import Blend
 from gramian.selection.budget import Clock, CompileTimer
 from gramian.selection.families import FAMILIES, FINEST_STEP, ModelFamily, Point
 from gramian.selection.protocol import Protocol, sample_split
+from gramian.selection.standing import Candidate, FamilyState, Standing
 from gramian.tuning.objective import SplitObjective
 from gramian.tuning.search import RunningSearch
 from gramian.tuning.shared_fits import SharedFit
@@ -45,93 +45,8 @@ DENSE_GROWTH = 2.5  # power of the number of items with which the time of dense 
 PREDICTION_MARGIN = 1.3  # by which a predicted time is multiplied
 MIN_BLEND_GAIN = 0.01  # by which a blend must be better: it costs two models
 SWEEPS_PER_FOLD = 4  # points of each remaining family for which there must be time before another fold is used
-RANK_GROWTH = 1.5  # power of a rank or a number of neighbours with which the time of a fit grows at most
 MAX_FINALISTS = 6
 MAX_FINAL_SHARE = 0.4  # of the budget, for the final test and the last fit
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A recipe with its validation metric.
-
-    Parameters
-    ----------
-    family
-        The name of its family.
-    recipe
-        The recipe.
-    value, stderr, n_users
-        The mean of the metric over validation users, its standard error, and their number.
-    seconds
-        The seconds to fit and evaluate it alone.
-    """
-
-    family: str
-    recipe: Recipe
-    value: float
-    stderr: float
-    n_users: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The leaderboard of a search under way: the best candidate of each family, best first."""
-
-    stage: str
-    candidates: list[Candidate]
-    n_points: int
-    seconds_left: float
-
-
-@dataclass
-class FamilyState:
-    """What is known of a family: its points and their best recipes, where its pattern search is, and the time of a point.
-
-    Parameters
-    ----------
-    family
-        The family.
-    seconds, single_seconds
-        The seconds of its last point on one fold, and of one of the recipes there; None and 0 before the first.
-    last_point
-        That point.
-    bests
-        Point → its best candidate.
-    step
-        The step of the pattern search.
-    is_done
-        Whether the pattern search has converged, or there is no time for another point.
-    """
-
-    family: ModelFamily
-    seconds: float | None = None
-    single_seconds: float = 0.0
-    last_point: Point | None = None
-    bests: dict[Point, Candidate] = field(default_factory=dict)
-    step: float = 1.0
-    is_done: bool = False
-
-    @property
-    def best(self) -> Candidate | None:
-        """The best candidate."""
-        return max(self.bests.values(), key=lambda candidate: candidate.value, default=None)
-
-    @property
-    def best_point(self) -> Point:
-        """The point of the best candidate."""
-        return max(self.bests, key=lambda point: self.bests[point].value)
-
-    def growth(self, point: Point) -> float:
-        """Return by how much longer a fit at a point is expected to take than at the last one: larger ranks cost more."""
-        if self.last_point is None:
-            return 1.0
-        growth = 1.0
-        for axis, before, after in zip(self.family.axes, self.last_point, point, strict=True):
-            old, new = axis.value(before), axis.value(after)
-            if axis.is_whole and old and new:
-                growth *= (new / old) ** (RANK_GROWTH if new > old else 1.0)
-        return growth
 
 
 class OutOfTime(Exception):
