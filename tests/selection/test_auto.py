@@ -174,6 +174,19 @@ def test_a_family_is_not_evaluated_beyond_the_time_for_the_end(events, cheap, mo
     assert neighbours.best is not None
 
 
+def test_without_time_for_a_whole_point_its_best_recipe_on_the_sample_is_tried(events, cheap, monkeypatch):
+    monkeypatch.setattr(search_module, "sample_split", lambda split: split)
+    search = FamilySearch(choose_protocol(events), parse_metric("ndcg@20"), Clock(600), None, quiet)
+    search.states = [FamilyState(family) for family in CHEAP]
+    search.search_sample()
+    neighbours = next(state for state in search.states if state.sampled and isinstance(state.sampled[1], gr.ItemKNN))
+    neighbours.seconds, neighbours.single_seconds = 1e6, 0.1
+    search.searches.clear()
+    search.search_starts()
+    assert neighbours.best.recipe == neighbours.sampled[1]
+    assert len(search.searches[0].journal.outcomes) == len(CHEAP)
+
+
 def test_a_larger_rank_is_expected_to_take_longer():
     family = next(family for family in FAMILIES if family.name == "iALS")
     state = FamilyState(family, last_point=(0, 0, 0))

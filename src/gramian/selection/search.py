@@ -137,6 +137,7 @@ class FamilySearch:
                     best = self.evaluate(state, point, [-1])
                     if best is not None and best.value > getattr(on_sample.get(state.family.name), "value", -1):
                         on_sample[state.family.name] = best
+                        state.sampled = (point, best.recipe)
             if state.seconds is not None:
                 growth = full.n_interactions / train.n_interactions
                 in_items = (full.n_items / train.n_items) ** DENSE_GROWTH
@@ -165,11 +166,13 @@ class FamilySearch:
         """Compare the starting points on all data: after a sample the families with the defaults, then the fastest first."""
         for state in self.states:
             for point in state.family.starts:
-                try:
+                with suppress(OutOfTime):
                     self.visit(state, point)
-                except OutOfTime:
-                    if state.best is None:
-                        self.left_out[state.family.name] = "was not tried on all data for want of time"
+            if state.best is None and state.sampled is not None:  # no time for all recipes of a point
+                with suppress(OutOfTime):
+                    self.visit(state, state.sampled[0], [state.sampled[1]])
+            if state.best is None:
+                self.left_out.setdefault(state.family.name, "was not tried on all data for want of time")
             self.report(self.standing("start"))
         self.states = [state for state in self.states if state.best is not None]
 
@@ -241,27 +244,30 @@ class FamilySearch:
                 self.blend = state.best
         self.report(self.standing("blend"))
 
-    def visit(self, state: FamilyState, point: Point) -> None:
-        """Evaluate a point on all folds in use, if there is time."""
+    def visit(self, state: FamilyState, point: Point, recipes: Sequence[Recipe] | None = None) -> None:
+        """Evaluate a point, or some of its recipes, on all folds in use, if there is time."""
         growth = state.growth(point)
         if state.seconds is None:  # a guess
             state.seconds = max((other.seconds for other in self.states if other.best and other.seconds), default=0.0)
         own_end = 0.0 if state.best else 2 * PREDICTION_MARGIN * growth * state.single_seconds  # its test and the last fit
-        self.require_time(growth * state.seconds * self.n_folds, self.final_seconds() + own_end)
+        seconds = growth * (state.seconds if recipes is None else state.single_seconds * len(recipes))
+        self.require_time(seconds * self.n_folds, self.final_seconds() + own_end)
         try:
-            best = self.evaluate(state, point, list(range(self.n_folds)))
+            best = self.evaluate(state, point, list(range(self.n_folds)), recipes)
         except NotEnoughMemory as error:
             self.left_out.setdefault(state.family.name, str(error))
             return
         if best is not None:
             state.bests[point] = best
 
-    def evaluate(self, state: FamilyState, point: Point, folds: Sequence[int]) -> Candidate | None:
-        """Evaluate all recipes at a point, and return the best; None if none makes sense.
+    def evaluate(
+        self, state: FamilyState, point: Point, folds: Sequence[int], recipes: Sequence[Recipe] | None = None
+    ) -> Candidate | None:
+        """Evaluate all recipes at a point, or some of them, and return the best; None if none makes sense.
 
         Fits are no longer evaluated once the time for the end is reached, if there is a candidate for it.
         """
-        recipes = state.family.recipes(point, self.split(folds[0]).train)
+        recipes = recipes or state.family.recipes(point, self.split(folds[0]).train)
         if not recipes:
             return None
         started, compiling = time.monotonic(), self.compiling.seconds

@@ -56,6 +56,8 @@ class FamilyState:
         The seconds of its last point on one fold, and of one of the recipes there; None and 0 before the first.
     last_point
         That point.
+    sampled
+        The point and the recipe that were best on a sample of the data; None if there was no sample.
     bests
         Point → its best candidate.
     step
@@ -68,6 +70,7 @@ class FamilyState:
     seconds: float | None = None
     single_seconds: float = 0.0
     last_point: Point | None = None
+    sampled: tuple[Point, Recipe] | None = None
     bests: dict[Point, Candidate] = field(default_factory=dict)
     step: float = 1.0
     is_done: bool = False
