@@ -193,7 +193,7 @@ class StandingPrinter:
             return
         self.last, self.leader = now, leader
         where = "on a sample of the data" if standing.stage == "sample" else "on validation users"
-        left = f"{format_duration(standing.seconds_left)} left for the search"
+        left = f"{format_duration(standing.seconds_left) if standing.seconds_left >= 1 else 'no time'} left for the search"
         note(f"best so far {where}, of {standing.n_points:,} recipes; {left}")
         table = plain_table()
         for head in ("model", "validation"):

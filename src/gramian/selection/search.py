@@ -157,8 +157,8 @@ class FamilySearch:
                 self.left_out[name] = (
                     f"was not in the better half on {train.n_items:,} popular items and {train.n_users:,} users"
                 )
-            elif state.seconds is not None and state.seconds > MAX_SHARE * self.clock.left:
-                self.left_out[name] = f"would take about {state.seconds:.0f} s for a single fit"
+            elif state.single_seconds > MAX_SHARE * self.clock.left:
+                self.left_out[name] = f"would take about {state.single_seconds:.0f} s for a single fit"
         self.states = [state for state in self.states if state.family.name not in self.left_out]
         self.states.sort(key=lambda state: (state.family.name not in DEFAULT_FAMILIES, state.seconds or 0.0))
 
