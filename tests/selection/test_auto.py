@@ -122,6 +122,7 @@ def test_ctrl_c_on_the_sample_keeps_the_best_there(events, cheap, monkeypatch):
 def test_without_time_the_first_model_is_still_tested(events, cheap):
     selection = gr.auto(events, budget=5, elapsed=1000)
     assert [finalist.name for finalist in selection.finalists] == ["Popularity()"]
+    assert "raise the budget" in selection.recommendation
 
 
 def test_a_family_that_needs_more_memory_than_allowed_is_left_out(events, monkeypatch):

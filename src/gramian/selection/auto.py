@@ -204,7 +204,7 @@ def auto(
         search.searches.clear()  # their Gram matrices
         finalists = run_final_test(choose_finalists(search), protocol.test, parsed, clock)
         comparison = compare({finalist.name: finalist.report for finalist in finalists}, str(parsed))
-        sentence = recommend_finalist(finalists, comparison)
+        sentence = recommend_finalist(finalists, comparison, len(search.left_out))
         model = finalists[0].recipe.fit(profile.events)
     model.card = build_card(profile, protocol, finalists, comparison, sentence)
     return Selection(
