@@ -2,6 +2,7 @@
 
     python benchmarks/auto.py movielens lastfm-2k --budget 120
     python benchmarks/auto.py movielens --budget 60 --peers            # without other libraries
+    python benchmarks/auto.py --table                                  # the newest row of each data set, for docs/auto.md
 
 For each data set one run: `gr.auto` with the budget, EASE(l2=200) and IALS() as they are, and implicit's ALS and RecTools'
 EASE, each tuned by at most 50 Optuna trials within the same budget in an environment of its own (peers/tune_with_optuna.py).
@@ -23,11 +24,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from journal import append
+from journal import append, rows
 from peers import PEERS, error_reason, python_of, run_script
 
 import gramian as gr
 from gramian.errors import GramianError
+from gramian.evaluation.comparison import SIGNIFICANCE
 from gramian.evaluation.metrics import parse_metrics
 from gramian.evaluation.report import Report
 from gramian.evaluation.task import RankingTask
@@ -114,13 +116,31 @@ def run(name: str, budget: float, peers: list[str], memory: str | None) -> dict[
     return row | {"models": facts, "load": os.getloadavg()[1]}  # of the last five minutes: other processes slow all of them
 
 
+def print_table() -> None:
+    """Print the newest row of each data set as Markdown: ndcg@20, and seconds in brackets."""
+    names = [str(recipe) for recipe in DEFAULTS] + list(TUNED)
+    print(f"| data | budget | auto chose | auto | {' | '.join(names)} |\n|{'---|' * (4 + len(names))}")
+    for row in {row["data"]: row for row in rows("auto")}.values():
+        cells = [f"{row['budget']:.0f} s" + (f", {row['memory']}" if row["memory"] else ""), f"`{row['chosen']}`"]
+        for name in ("auto", *names):
+            facts = row["models"].get(name, {"failed": "not run"})
+            figure = facts.get("failed") or f"{facts[METRIC]:.4f} ± {facts['stderr']:.4f} ({facts['seconds']:.0f} s)"
+            p_value = facts.get("auto_minus_this", {}).get("p_value", 1.0)
+            cells.append(figure + (" *" if p_value < SIGNIFICANCE else ""))
+        print(f"| {row['data']} | {' | '.join(cells)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", nargs="+", help="names of data sets")
+    parser.add_argument("data", nargs="*", help="names of data sets")
+    parser.add_argument("--table", action="store_true", help="only print the table from the journal")
     parser.add_argument("--budget", type=float, default=120, help="seconds for each")
     parser.add_argument("--memory", help="memory that auto and the defaults may use, such as 4GB")
     parser.add_argument("--peers", nargs="*", choices=TUNED, default=TUNED, help="other libraries; none after a bare --peers")
     options = parser.parse_args()
+    if options.table:
+        print_table()
+        return
     for peer in options.peers:
         python_of_tuned(peer)  # not within the time of a run
     for name in options.data:
