@@ -355,12 +355,12 @@ def _profile_interactions(events: Interactions, keep_suspicious: bool) -> Profil
         findings += dated
     cleaned, crowded = _check_users(cleaned, keep_suspicious)
     findings += crowded
-    n_single_users, n_single_items = int((lengths == 1).sum()), int((events.popularity == 1).sum())
-    if n_single_users > events.n_users / 2:
-        problem = f"{n_single_users:,} of {format_count(events.n_users, 'user')} have a single item"
+    n_single_users, n_single_items = int((np.diff(cleaned.matrix.indptr) == 1).sum()), int((cleaned.popularity == 1).sum())
+    if n_single_users > cleaned.n_users / 2:
+        problem = f"{n_single_users:,} of {format_count(cleaned.n_users, 'user')} have a single item"
         findings.append(Finding(problem, "They add to popularity, but cannot be tested, and no model learns from them"))
-    if n_single_items > events.n_items / 2:
-        problem = f"{n_single_items:,} of {format_count(events.n_items, 'item')} have a single user"
+    if n_single_items > cleaned.n_items / 2:
+        problem = f"{n_single_items:,} of {format_count(cleaned.n_items, 'item')} have a single user"
         findings.append(
             Finding(problem, "They stay in the catalog, but will hardly be recommended; events.k_core(2) drops them")
         )
