@@ -120,11 +120,11 @@ def install_peers(peers: list[str]) -> tuple[dict[str, str], dict[str, dict[str,
     return pythons, failed
 
 
-def run_script(python: str, script: str, *arguments: object, **environment: str) -> Any:
-    """Run a script in peers/ and return the JSON on its last line."""
+def run_script(python: str, script: str, *arguments: object, timeout: float | None = None, **environment: str) -> Any:
+    """Run a script in peers/, for so many seconds at most, and return the JSON on its last line."""
     command = [python, str(HERE / "peers" / script), *map(str, arguments)]
     environment = os.environ | THREADS | {"PYTHONPATH": str(HERE)} | environment  # where measure.py is
-    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, timeout=timeout)
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -143,9 +143,10 @@ def compare_answers(ours: np.ndarray, theirs: np.ndarray, exact: bool) -> tuple[
 
 def compare(job: str, peer: str, python: str, folder: Path, rounds: int, scale: float) -> dict[str, Any]:
     answers, runs = (folder / "ours.npy", folder / "theirs.npy"), []
+    environment: dict[str, Any] = {**OWN_THREADS.get(peer, {})}
     for _ in range(rounds):
         ours = run_script(sys.executable, "use_gramian.py", job, folder, answers[0])
-        runs.append((ours, run_script(python, f"use_{peer}.py", job, folder, answers[1], **OWN_THREADS.get(peer, {}))))
+        runs.append((ours, run_script(python, f"use_{peer}.py", job, folder, answers[1], **environment)))
     our_s, their_s = (min(one["seconds"] for one in side) for side in zip(*runs, strict=True))
     our_mb, their_mb = (min(one["peak"] for one in side) / 1e6 for side in zip(*runs, strict=True))
     text, agree = compare_answers(np.load(answers[0]), np.load(answers[1]), exact="approximate" not in job)

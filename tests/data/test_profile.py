@@ -65,6 +65,22 @@ def test_a_file_and_a_table_have_the_same_profile(tmp_path):
     assert from_file.events.fingerprint == from_table.events.fingerprint
 
 
+def test_times_that_number_the_events_of_a_user_are_not_used():
+    profile = gr.describe(table(time=np.tile(np.arange(8), 60)))
+    assert "only number the events of each user" in problems(profile)
+    assert profile.events.times is None
+    assert gr.describe(table(time=RNG.integers(0, 9, 480))).events.times is not None
+
+
+def test_ids_that_differ_in_every_row_are_named():
+    frame = table()
+    shuffled = frame.with_columns(user_id=pl.Series(RNG.permutation(len(frame))))
+    assert "user_id, taken for the user, is different in every row" in problems(gr.describe(shuffled))
+    assert "is different in every row" not in problems(gr.describe(frame))
+    one_user = pl.DataFrame({"user_id": np.zeros(30, int), "item_id": RNG.permutation(30)})
+    assert "is different in every row" not in problems(gr.describe(one_user))
+
+
 def test_named_columns_win_and_unknown_ones_are_refused():
     frame = table(other=np.repeat(np.arange(240), 2))
     assert gr.describe(frame, user="other").n_users == 240

@@ -63,6 +63,8 @@ def test_an_operator_of_low_rank_gives_zeros_for_the_rest(monkeypatch):
 @pytest.mark.parametrize("seed", range(3))
 def test_lanczos_stays_orthogonal_in_float32_where_one_item_outweighs_all(seed, monkeypatch):
     monkeypatch.setattr(spectral, "decompose_by_lapack", None)  # must not be needed
+    monkeypatch.setattr(spectral, "decompose_by_rows", None)
+    monkeypatch.setattr(spectral, "LAPACK_MAX_SIZE", 10)
     rng = np.random.default_rng(seed)
     x = (rng.random((150, 2_000)) < 0.02).astype(np.float32)
     x = np.vstack([x, x])  # every user twice: the rank is 150 at most
@@ -76,6 +78,27 @@ def test_lanczos_stays_orthogonal_in_float32_where_one_item_outweighs_all(seed, 
 def test_the_gram_of_sparse_interactions_is_never_formed():
     x = (np.random.default_rng(0).random((80, 24)) < 0.3).astype(float)
     np.testing.assert_allclose(ImplicitGram(sp.csr_array(x), np.float64) @ np.eye(24), x.T @ x)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("k", [1, 30, 50])
+def test_few_rows_give_the_eigenpairs_of_the_columns(k, dtype, monkeypatch):
+    x = (np.random.default_rng(0).random((50, 300)) < 0.1).astype(dtype)
+    x[25:] = x[:25]  # every user twice: the rank is 25 at most
+    expected = top_eigenpairs(Dense(x.T @ x), k)
+    monkeypatch.setattr(spectral, "decompose_by_lapack", None)  # must not be needed
+    found = top_eigenpairs(ImplicitGram(sp.csr_array(x), dtype), k)
+    assert found.vectors.dtype == found.values.dtype == dtype
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-5 * expected.values[0])
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(k), atol=1e-5)
+    residuals = np.linalg.norm(x.T @ (x @ found.vectors) - found.vectors * found.values, axis=0)
+    assert (residuals < 1e-5 * found.values[0]).all()
+
+
+def test_few_rows_that_overflow_are_refused():
+    x = np.full((3, 10), 1e25, np.float32)
+    with pytest.raises(gr.errors.Inaccurate, match="overflow"):
+        top_eigenpairs(ImplicitGram(sp.csr_array(x), np.float32), 2)
 
 
 def test_a_large_matrix_is_decomposed_by_lanczos(monkeypatch):

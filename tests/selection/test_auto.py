@@ -16,6 +16,7 @@ from gramian.selection.finals import run_final_test
 from gramian.selection.page import count_in_bins, write_selection_page
 from gramian.selection.protocol import choose_protocol
 from gramian.selection.search import FamilySearch
+from gramian.selection.standing import FamilyState
 
 CHEAP = tuple(family for family in FAMILIES if family.name in ("popularity", "item neighbours"))
 
@@ -106,9 +107,22 @@ def test_ctrl_c_keeps_the_best_so_far(events, cheap):
     assert selection.model.histories is not None
 
 
+def test_ctrl_c_on_the_sample_keeps_the_best_there(events, cheap, monkeypatch):
+    def interrupt(standing):
+        if standing.stage == "sample" and len(standing.candidates) == len(CHEAP):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(search_module, "sample_split", lambda split: split)
+    selection = gr.auto(events, budget="10m", on_progress=interrupt)
+    assert selection.is_interrupted
+    assert isinstance(selection.recipe, gr.ItemKNN)
+    assert selection.model.histories.fingerprint == events.fingerprint
+
+
 def test_without_time_the_first_model_is_still_tested(events, cheap):
     selection = gr.auto(events, budget=5, elapsed=1000)
     assert [finalist.name for finalist in selection.finalists] == ["Popularity()"]
+    assert "raise the budget" in selection.recommendation
 
 
 def test_a_family_that_needs_more_memory_than_allowed_is_left_out(events, monkeypatch):
@@ -148,6 +162,49 @@ def test_an_axis_ends_at_its_limits():
     axis = Axis("l2", 200, 3, 0.5, 1000)
     assert [axis.value(k) for k in (0, 1, 2, -0.5)] == [200, 600, None, 115]
     assert Axis("rank", 128, 2, 8, 512, is_whole=True).value(0.5) == 181
+
+
+def test_a_family_is_not_evaluated_beyond_the_time_for_the_end(events, cheap, monkeypatch):
+    search = FamilySearch(choose_protocol(events), parse_metric("ndcg@20"), Clock(600), None, quiet)
+    search.states = popularity, neighbours = [FamilyState(family) for family in CHEAP]
+    search.visit(popularity, ())
+    left = iter([1e3, 1e3])  # before the family, and at its first fit
+    monkeypatch.setattr(Clock, "left", property(lambda clock: next(left, 0.0)))
+    search.visit(neighbours, (0,))
+    assert len(search.searches[0].journal.outcomes) == 2  # of popularity, and of the first fit
+    assert neighbours.best is not None
+
+
+def test_without_time_for_a_whole_point_its_best_recipe_on_the_sample_is_tried(events, cheap, monkeypatch):
+    monkeypatch.setattr(search_module, "sample_split", lambda split: split)
+    search = FamilySearch(choose_protocol(events), parse_metric("ndcg@20"), Clock(600), None, quiet)
+    search.states = [FamilyState(family) for family in CHEAP]
+    search.search_sample()
+    neighbours = next(state for state in search.states if state.sampled and isinstance(state.sampled[1], gr.ItemKNN))
+    neighbours.seconds, neighbours.single_seconds = 1e6, 0.1
+    search.searches.clear()
+    search.search_starts()
+    assert neighbours.best.recipe == neighbours.sampled[1]
+    assert len(search.searches[0].journal.outcomes) == len(CHEAP)
+
+
+def test_a_larger_rank_is_expected_to_take_longer():
+    family = next(family for family in FAMILIES if family.name == "iALS")
+    state = FamilyState(family, last_point=(0, 0, 0))
+    assert state.growth((1, 0, 0)) > 2
+    assert state.growth((-1, 0, 0)) < 1
+    assert state.growth((0, 1, -1)) == 1
+
+
+def test_families_with_the_defaults_are_compared_on_all_data_whatever_the_sample_says(events, monkeypatch):
+    families = tuple(family for family in FAMILIES if family.name in ("popularity", "item neighbours", "autoencoder"))
+    monkeypatch.setattr(search_module, "FAMILIES", families)
+    monkeypatch.setattr(search_module, "MIN_STARTING", 1)
+    monkeypatch.setattr(search_module, "sample_split", lambda split: split)
+    search = FamilySearch(choose_protocol(events), parse_metric("ndcg@20"), Clock(600), None, quiet)
+    search.states = [FamilyState(family) for family in families]
+    search.search_sample()
+    assert "autoencoder" in {state.family.name for state in search.states}
 
 
 def test_finalists_are_tested_in_order_while_there_is_time(events, cheap):

@@ -55,6 +55,20 @@ def test_a_model_that_learned_nonsense_does_not():
     assert "significantly worse" in result.reason
 
 
+def test_events_that_lack_the_old_ones_are_named():
+    old = gr.EASE(l2=10).fit(to_events(OLD_ROWS))
+    alone, together = (gr.retrain(old, to_events(rows)).reason for rows in (NEW_ROWS, OLD_ROWS + NEW_ROWS))
+    assert "only 0% of those that the old model was fitted on" in alone
+    assert "that the old model was fitted on" not in together
+
+
+def test_a_recipe_that_does_not_suit_the_events_keeps_the_old_model():
+    old = gr.RegularizedPCA(rank=4, l2=30).fit(to_events(make_rows(range(2000), [np.arange(8)], 6, 0)))
+    result = gr.retrain(old, to_events(NEW_ROWS))
+    assert not result.is_replaced
+    assert "cannot be fitted on these events" in result.reason
+
+
 def test_without_anything_new_the_old_model_is_kept():
     events = to_events(OLD_ROWS)
     old = gr.EASE(l2=10).fit(events)

@@ -42,11 +42,11 @@ from gramian.selection.budget import parse_budget, parse_size
 from gramian.selection.page import write_selection_page
 from gramian.selection.protocol import choose_protocol
 from gramian.selection.retraining import retrain
-from gramian.selection.search import Standing
+from gramian.selection.standing import Standing
 
 NOT_REPLACED = 3  # exit code of --like if the old model is kept
 STANDING_SECONDS = 15.0  # between two leaderboards of a search under way
-MIN_SHOWN_FAMILIES = 3  # in the first of them
+MIN_SHOWN_FAMILIES = 2  # in the first of them
 
 FLAGS = {  # of the options that a profile names
     name: format_flag(name)
@@ -193,7 +193,7 @@ class StandingPrinter:
             return
         self.last, self.leader = now, leader
         where = "on a sample of the data" if standing.stage == "sample" else "on validation users"
-        left = f"{format_duration(standing.seconds_left)} left for the search"
+        left = f"{format_duration(standing.seconds_left) if standing.seconds_left >= 1 else 'no time'} left for the search"
         note(f"best so far {where}, of {standing.n_points:,} recipes; {left}")
         table = plain_table()
         for head in ("model", "validation"):
@@ -255,6 +255,8 @@ def selection_leaderboard(selection: Selection) -> Group:
     hint += (
         f"Statistically tied (p ≥ {SIGNIFICANCE}): {', '.join(tied)}." if len(tied) > 1 else "The best is significantly better."
     )
+    if len(rows) == 1:
+        hint = "The budget left no time to test another model."
     return Group(table, Text(hint, style="dim"))
 
 

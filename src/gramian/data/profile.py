@@ -328,14 +328,19 @@ def profile_values(column: pl.Series) -> tuple[ValueProfile | None, float | None
 def _find_row_numbers(table: EventTable) -> list[Finding]:
     """Return a finding for each id column that numbers the rows."""
     findings = []
-    for role in ("user", "item"):
+    for role, other in (("user", "item"), ("item", "user")):
         name = getattr(table.columns, role)
         ids = table.series[name]
-        n_rows = len(ids)
-        is_consecutive = ids.dtype.is_integer() and n_rows > 2 and bool((ids.diff().drop_nulls() == 1).all())
+        action = f"It says nothing about {role}s; name the right column with {role}=NAME"
+        is_consecutive = ids.dtype.is_integer() and len(ids) > 2 and bool((ids.diff().drop_nulls() == 1).all())
         if is_consecutive and ids.null_count() == 0:
             problem = f"the column {name}, taken for the {role}, numbers the rows from {ids[0]} to {ids[-1]}"
-            findings.append(Finding(problem, f"It says nothing about {role}s; name the right column with {role}=NAME"))
+            findings.append(Finding(problem, action))
+        elif (
+            len(ids) >= MIN_CROWD and ids.n_unique() == len(ids) and table.series[getattr(table.columns, other)].n_unique() > 1
+        ):
+            problem = f"the column {name}, taken for the {role}, is different in every row, as the number of an order is"
+            findings.append(Finding(problem, action))
     return findings
 
 
@@ -350,12 +355,12 @@ def _profile_interactions(events: Interactions, keep_suspicious: bool) -> Profil
         findings += dated
     cleaned, crowded = _check_users(cleaned, keep_suspicious)
     findings += crowded
-    n_single_users, n_single_items = int((lengths == 1).sum()), int((events.popularity == 1).sum())
-    if n_single_users > events.n_users / 2:
-        problem = f"{n_single_users:,} of {format_count(events.n_users, 'user')} have a single item"
+    n_single_users, n_single_items = int((np.diff(cleaned.matrix.indptr) == 1).sum()), int((cleaned.popularity == 1).sum())
+    if n_single_users > cleaned.n_users / 2:
+        problem = f"{n_single_users:,} of {format_count(cleaned.n_users, 'user')} have a single item"
         findings.append(Finding(problem, "They add to popularity, but cannot be tested, and no model learns from them"))
-    if n_single_items > events.n_items / 2:
-        problem = f"{n_single_items:,} of {format_count(events.n_items, 'item')} have a single user"
+    if n_single_items > cleaned.n_items / 2:
+        problem = f"{n_single_items:,} of {format_count(cleaned.n_items, 'item')} have a single user"
         findings.append(
             Finding(problem, "They stay in the catalog, but will hardly be recommended; events.k_core(2) drops them")
         )
@@ -402,7 +407,10 @@ def _check_times(events: Interactions, keep_suspicious: bool) -> tuple[Interacti
         return replace(events, times=None), [finding]
     dates = as_dates(events.times)
     if dates is None:
-        return events, []
+        if not _is_order_of_user(events):
+            return events, []
+        problem = "the times only number the events of each user, and do not say which events of two users came first"
+        return replace(events, times=None), [Finding(problem, "They are not used; pass time=NAME for a column of dates")]
     now = np.datetime64(datetime.now(UTC).replace(tzinfo=None), "us")
     checks = {
         "in the future": dates > now + np.timedelta64(1, "D"),
@@ -426,6 +434,16 @@ def _check_times(events: Interactions, keep_suspicious: bool) -> tuple[Interacti
     if is_misdated.mean() > MAX_MISDATED_SHARE:
         return replace(events, times=None), findings
     return replace(events.keep(~is_misdated).compact(), read_summary=events.read_summary), findings
+
+
+def _is_order_of_user(events: Interactions) -> bool:
+    """Whether the times of (nearly) every user are the numbers from 0 or from 1 on."""
+    assert events.times is not None
+    starts = events.matrix.indptr[:-1][np.diff(events.matrix.indptr) > 0]
+    lengths = np.diff(np.append(starts, events.n_interactions))
+    first, last = np.minimum.reduceat(events.times, starts), np.maximum.reduceat(events.times, starts)
+    is_counter = np.isin(first, (0, 1)) & (last - first == lengths - 1)
+    return bool(is_counter.mean() > 1 - MAX_MISDATED_SHARE)
 
 
 def profile_times(times: np.ndarray) -> TimeProfile:

@@ -3,7 +3,8 @@
 `Spectrum` is a full eigendecomposition A = Q diag(v) Qᵀ. It gives (A + ridge·I)⁻¹ for every ridge as an operator.
 
 `top_eigenpairs` computes the largest eigenpairs of a positive semidefinite operator, which is anything with `@`: a stored
-Gram matrix, or XᵀX as a product with the sparse X (`ImplicitGram`).
+Gram matrix, or XᵀX as a product with the sparse X (`ImplicitGram`). Where X has few rows, those of XXᵀ are computed instead:
+XXᵀu = θu gives XᵀX(Xᵀu) = θ(Xᵀu).
 """
 
 from __future__ import annotations
@@ -55,17 +56,25 @@ class ImplicitGram:
     def __matmul__(self, right: np.ndarray) -> np.ndarray:
         return apply_gram(self.x, right)
 
+    def has_few_rows(self, k: int) -> bool:
+        """Whether LAPACK on XXᵀ is the cheapest way to the k largest eigenpairs."""
+        n_rows = self.x.shape[0]
+        return k <= n_rows < self.n and n_rows <= 2 * LAPACK_MAX_SIZE and prefers_lapack(n_rows, k)
+
 
 def top_eigenpairs(operator: SymmetricOperator, k: int, seed: int = 0) -> TopEigenpairs:
     """Compute the k largest eigenpairs of a positive semidefinite operator.
 
-    Uses LAPACK if the operator is small or k is a large share of n, else block Lanczos from a random start. Each pair then has
-    a residual ‖Aq − θq‖ of at most RESIDUAL_TOLERANCE·θ plus the rounding error of the largest eigenvalue.
+    Uses LAPACK if the operator is small, on either side of X, or k is a large share of n, else block Lanczos from a random
+    start. Each pair then has a residual ‖Aq − θq‖ of at most RESIDUAL_TOLERANCE·θ plus the rounding error of the largest
+    eigenvalue.
     """
     n = operator.n
     if not 1 <= k <= n:
         raise InvalidInput(f"a rank between 1 and the {n:,} items", f"{k:,}", "Choose a rank in between")
     with np.errstate(over="ignore", invalid="ignore"):  # `multiply_finite` checks
+        if isinstance(operator, ImplicitGram) and operator.has_few_rows(k):
+            return decompose_by_rows(operator, k)
         if prefers_lapack(n, k):
             return decompose_by_lapack(operator, k)
         return decompose_by_lanczos(operator, k, seed) or decompose_by_lapack(operator, k)
@@ -73,10 +82,14 @@ def top_eigenpairs(operator: SymmetricOperator, k: int, seed: int = 0) -> TopEig
 
 def multiply_finite(operator: SymmetricOperator, right: np.ndarray) -> np.ndarray:
     """Return operator · right, or raise `Inaccurate` where it overflows."""
-    image = operator @ right
+    return refuse_overflow(operator @ right, operator.dtype)
+
+
+def refuse_overflow(image: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return an array as it is, or raise `Inaccurate` where it overflows."""
     if not np.isfinite(image).all():
         do = "Rescale the weights of the interactions, or fit with dtype='float64'"
-        raise Inaccurate(f"a matrix within the range of {operator.dtype}", "an overflow", do)
+        raise Inaccurate(f"a matrix within the range of {dtype}", "an overflow", do)
     return image
 
 
@@ -108,6 +121,16 @@ def decompose_by_lapack(operator: SymmetricOperator, k: int) -> TopEigenpairs:
         dense[:, first : first + IDENTITY_STRIP] = multiply_finite(operator, strip)
     values, vectors = eigh(dense, driver="evr", subset_by_index=(n - k, n - 1), overwrite_a=True, check_finite=False)
     return TopEigenpairs(np.maximum(values[::-1], 0), np.ascontiguousarray(vectors[:, ::-1]))
+
+
+def decompose_by_rows(operator: ImplicitGram, k: int) -> TopEigenpairs:
+    """Compute the k largest eigenpairs of XᵀX from those of XXᵀ, in float64, because XXᵀ has the squares of X's precision."""
+    x = operator.x.astype(np.float64)
+    m, products = x.shape[0], (x @ x.T).toarray()
+    refuse_overflow(products.astype(operator.dtype), operator.dtype)
+    values, left = eigh(products, driver="evr", subset_by_index=(m - k, m - 1), overwrite_a=True, check_finite=False)
+    vectors = qr(x.T @ left[:, ::-1], mode="economic", check_finite=False)[0]  # unit length; any basis where θ is 0
+    return TopEigenpairs(np.maximum(values[::-1], 0).astype(operator.dtype), vectors.astype(operator.dtype, order="C"))
 
 
 def decompose_by_lanczos(operator: SymmetricOperator, k: int, seed: int) -> TopEigenpairs | None:

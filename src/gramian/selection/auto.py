@@ -23,7 +23,8 @@ from gramian.progress import format_duration
 from gramian.selection.budget import Clock, parse_budget, parse_size
 from gramian.selection.finals import Finalist, recommend_finalist, run_final_test
 from gramian.selection.protocol import Protocol, choose_protocol
-from gramian.selection.search import MAX_FINALISTS, Candidate, FamilySearch, Standing
+from gramian.selection.search import MAX_FINALISTS, FamilySearch
+from gramian.selection.standing import Candidate, Standing
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,7 +204,7 @@ def auto(
         search.searches.clear()  # their Gram matrices
         finalists = run_final_test(choose_finalists(search), protocol.test, parsed, clock)
         comparison = compare({finalist.name: finalist.report for finalist in finalists}, str(parsed))
-        sentence = recommend_finalist(finalists, comparison)
+        sentence = recommend_finalist(finalists, comparison, len(search.left_out))
         model = finalists[0].recipe.fit(profile.events)
     model.card = build_card(profile, protocol, finalists, comparison, sentence)
     return Selection(

@@ -130,10 +130,22 @@ FILTER_RANK = Axis("rank", 128, 2.0, 8, 1024, is_whole=True)
 RANKS = (16, 32, 64, 128, 256, 512)  # swept in one decomposition
 L2S = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 
-FAMILIES = (  # in the order in which they are tried: what is usually good first, what is slow last
+FAMILIES = (  # in the order in which they are tried: what is fast and usually good first, what is slow last
     ModelFamily("popularity", (Popularity,)),
-    ModelFamily("shrunk singular values", (LRR, RegularizedPCA, VLAE), (), ((),), {"rank": RANKS, "l2": L2S}),
     ModelFamily("autoencoder", (DEQL, RDLAE), (DROPOUT, L2), ((-2, 0), (0, 0)), {"zero_diagonal": (False,)}, is_dense=True),
+    ModelFamily(
+        "random walk",
+        (RP3beta,),
+        (
+            NEIGHBOURS,
+            Axis("alpha", 1.0, 0.2, 0.2, 2.0, is_linear=True),
+            Axis("beta", 0.6, 0.2, 0.0, 1.2, is_linear=True),
+        ),
+        ((0, 0, 0), (0, 0, -2)),
+    ),
+    ModelFamily(
+        "item neighbours", (ItemKNN,), (NEIGHBOURS,), ((0,),), {"similarity": ("cosine", "bm25"), "shrinkage": (0, 30)}
+    ),
     ModelFamily(
         "iALS",
         (IALS,),
@@ -152,19 +164,7 @@ FAMILIES = (  # in the order in which they are tried: what is usually good first
         ((0,),),
         {"sharpening": (1.0, 2.5), "item_power": (0.0, 0.2, 0.4)},
     ),
-    ModelFamily(
-        "item neighbours", (ItemKNN,), (NEIGHBOURS,), ((0,),), {"similarity": ("cosine", "bm25"), "shrinkage": (0, 30)}
-    ),
-    ModelFamily(
-        "random walk",
-        (RP3beta,),
-        (
-            NEIGHBOURS,
-            Axis("alpha", 1.0, 0.2, 0.2, 2.0, is_linear=True),
-            Axis("beta", 0.6, 0.2, 0.0, 1.2, is_linear=True),
-        ),
-        ((0, 0, 0), (0, 0, -2)),
-    ),
+    ModelFamily("shrunk singular values", (LRR, RegularizedPCA, VLAE), (), ((),), {"rank": RANKS, "l2": L2S}),
     ModelFamily("RG²", (RG2,), (), ((),), {"rank": RANKS, "l2": (0.01, 0.03, 0.1, 0.2, 0.3, 0.5)}),
     ModelFamily(
         "normalised autoencoder",

@@ -19,9 +19,11 @@ from gramian.evaluation.report import Report
 from gramian.evaluation.task import RankingTask
 from gramian.experiments.trial import MeasuredCost
 from gramian.selection.budget import Clock
-from gramian.selection.search import PREDICTION_MARGIN, Candidate
+from gramian.selection.search import PREDICTION_MARGIN
+from gramian.selection.standing import Candidate
 
 CHEAPER = 0.5  # of the cost of the best model, below which a tied model is worth naming
+FEW_TEST_USERS = 30  # below which a paired t-test says little
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +143,8 @@ def count_bytes(model: Recommender) -> int:
     return sum(array.nbytes for array in model.scorer.save()[1].values())
 
 
-def recommend_finalist(finalists: Sequence[Finalist], comparison: ModelComparison) -> str:
-    """Return a sentence that says which model to use and why.
+def recommend_finalist(finalists: Sequence[Finalist], comparison: ModelComparison, n_left_out: int = 0) -> str:
+    """Return a sentence that says which model to use and why; a second one if only Popularity could be tried.
 
     Parameters
     ----------
@@ -150,6 +152,8 @@ def recommend_finalist(finalists: Sequence[Finalist], comparison: ModelCompariso
         The finalists, the one chosen on validation first.
     comparison
         All of them on the test users.
+    n_left_out
+        How many families of models were left out.
     """
     chosen, metric = finalists[0], comparison.metric
     figure, error = chosen.report[metric], chosen.report.stderr[metric]
@@ -157,6 +161,8 @@ def recommend_finalist(finalists: Sequence[Finalist], comparison: ModelCompariso
         f"Use {chosen.name}: the best of all models on the validation users, with {metric} {figure:.4f} ± {error:.4f} on "
     )
     sentence += f"{len(chosen.report.users):,} test users"
+    if len(chosen.report.users) < FEW_TEST_USERS:
+        sentence += ", too few to tell good models apart"
     tied = set(comparison.tied)
     if comparison.winner == chosen.name:
         sentence += ", significantly better than every other finalist"
@@ -176,4 +182,6 @@ def recommend_finalist(finalists: Sequence[Finalist], comparison: ModelCompariso
             sentence += f"; {others[0].name} is statistically tied with it, but not much cheaper"
     else:
         sentence += f"; on the test users {comparison.best} is significantly better, which choosing by the test would overrate"
+    if chosen.candidate.family == "popularity" and len(finalists) == 1 and n_left_out:
+        sentence += f". For want of time or memory no other model was tried ({n_left_out} families): raise the budget"
     return sentence + "."

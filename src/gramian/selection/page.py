@@ -40,7 +40,7 @@ def write_selection_page(selection: Selection, path: str | Path) -> Path:
     page = load_template("selection.html.j2").render(
         selection=selection,
         metric=selection.comparison.metric,
-        heads=[*leaderboard_figures(selection.finalists[0])],
+        heads=[*leaderboard_figures(selection, selection.finalists[0])],
         rows=[describe_finalist(selection, finalist) for finalist in selection.ranked],
         tied=selection.comparison.tied,
         used=format_duration(selection.seconds),
@@ -55,12 +55,16 @@ def write_selection_page(selection: Selection, path: str | Path) -> Path:
     return path
 
 
-def leaderboard_figures(finalist: Finalist) -> dict[str, str]:
-    """Return the columns of the leaderboard for a finalist, except for the paired test: head → text."""
+def leaderboard_figures(selection: Selection, finalist: Finalist) -> dict[str, str]:
+    """Return the columns of the leaderboard for a finalist: head → text."""
     report, errors, candidate = finalist.report, finalist.report.stderr, finalist.candidate
     figures = {"validation": f"{candidate.value:.4f} ± {candidate.stderr:.4f}"}
+    paired = selection.comparison.behind.get(finalist.name)
     for name, mean in report.mean.items():
         figures[name] = f"{mean:.4f} ± {errors[name]:.4f}" if name in errors else f"{mean:.3f}"
+        if name == selection.comparison.metric:
+            figures["behind the best"] = "" if paired is None else f"{-paired.difference:.4f} ± {paired.stderr:.4f}"
+            figures["p"] = "" if paired is None else format_p_value(paired.p_value)
     for name, group in finalist.groups.items():
         figures[f"found of {name} items"] = "–" if group["found"] is None else f"{group['found']:.1%}"
     figures |= {"fit": format_duration(finalist.fit_seconds), "peak memory": format_bytes(finalist.peak_bytes)}
@@ -69,14 +73,11 @@ def leaderboard_figures(finalist: Finalist) -> dict[str, str]:
 
 def describe_finalist(selection: Selection, finalist: Finalist) -> dict[str, Any]:
     """Return what the page shows of a finalist."""
-    paired, name = selection.comparison.behind.get(finalist.name), finalist.name
-    behind = "" if paired is None else f"{-paired.difference:.4f} ± {paired.stderr:.4f}"
-    p_value = "" if paired is None else format_p_value(paired.p_value)
     return {
-        "name": name,
+        "name": finalist.name,
         "is_chosen": finalist is selection.finalists[0],
-        "is_tied": name in selection.comparison.tied,
-        "figures": [*leaderboard_figures(finalist).values(), behind, p_value],
+        "is_tied": finalist.name in selection.comparison.tied,
+        "figures": [*leaderboard_figures(selection, finalist).values()],
     }
 
 

@@ -10,6 +10,7 @@ from gramian.data import split as splits
 from gramian.data.catalog import Catalog
 from gramian.data.interactions import Interactions
 from gramian.data.split import Split, mark_targets
+from gramian.data.summary import format_count
 from gramian.errors import InvalidInput
 from gramian.linalg.hashing import hash_pairs
 
@@ -69,11 +70,11 @@ def choose_protocol(events: Interactions, seed: int = 0) -> Protocol:
         shared = int((events.popularity >= 2).sum())
         raise InvalidInput(
             f"at least {MIN_USERS} users with two items or more, and two items with two users or more, to compare models",
-            f"{n_eligible:,} such users and {shared:,} such items",
+            f"{format_count(n_eligible, 'such user')} and {format_count(shared, 'such item')}",
             "Check which columns are the user and the item, or collect more events; gr.Popularity() needs no comparison",
         )
     if events.times is None:
-        return _strong_protocol(events, "the events have no times", seed)
+        return _strong_protocol(events, "the events have no times to split by", seed)
     try:
         test = splits.temporal(events, test=TEST_SHARE)
         fold = splits.temporal(test.train, test=TEST_SHARE)
@@ -81,7 +82,8 @@ def choose_protocol(events: Interactions, seed: int = 0) -> Protocol:
     except InvalidInput:  # nobody has events on both sides
         n_users = 0
     if n_users < MIN_TEMPORAL_USERS:
-        reason = f"only {n_users:,} users have events before and after the cutoff of a split by time"
+        reason = f"only {format_count(n_users, 'user')} have events before and after the cutoff of a split by time"
+        reason += ", so that figures may be too high, because later events of other users are known"
         return _strong_protocol(events, reason, seed)
     reason = "the events have times, and a random split would learn from events later than those it predicts"
     return Protocol("temporal", reason, _cap_users(test, seed), (_cap_users(fold, seed),))

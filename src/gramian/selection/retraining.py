@@ -14,7 +14,8 @@ import numpy as np
 from gramian.core.recommender import Recommender
 from gramian.data.interactions import Interactions
 from gramian.data.split import HeldOutUsers
-from gramian.errors import InvalidInput
+from gramian.data.summary import format_count
+from gramian.errors import Inaccurate, InvalidInput
 from gramian.evaluation.comparison import SIGNIFICANCE
 from gramian.evaluation.evaluate import evaluate
 from gramian.evaluation.metrics import MetricLike, parse_metric
@@ -26,6 +27,7 @@ from gramian.validation import require_instance
 
 MAX_TEST_SHARE, MAX_NEW_SHARE = 0.1, 0.5  # of all events, and of the events that the old model has not seen
 MIN_GATE_USERS = 30  # test users below whom a paired t-test says too little
+MIN_KNOWN_SHARE = 0.5  # of the old model's events; if the new events have fewer, the reason says so
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -100,15 +102,21 @@ def retrain(
     if held_out is None or held_out.target.n_users < MIN_GATE_USERS:
         n_users = 0 if held_out is None else held_out.target.n_users
         reason = (
-            f"only {n_users} users have both older events and new ones, too few to compare models (at least {MIN_GATE_USERS})"
+            f"only {format_count(n_users, 'user')} with both older events and new ones, too few to compare models "
+            f"(at least {MIN_GATE_USERS}){describe_missing(events, is_new, old.histories)}"
         )
         return Retraining(old, False, reason)
     with limit_threads(n_threads):
-        candidate = old.recipe.fit(train)
+        try:
+            candidate = old.recipe.fit(train)
+        except (InvalidInput, Inaccurate) as error:
+            missing = describe_missing(events, is_new, old.histories)
+            return Retraining(old, False, f"{old.recipe} cannot be fitted on these events{missing}: {error}".rstrip("."))
         new_report, old_report = (evaluate(model, held_out, [parsed]) for model in (candidate, old))
         comparison = new_report.compare(old_report, str(parsed))
         is_worse = comparison.difference < 0 and comparison.p_value / 2 < SIGNIFICANCE
         reason = describe_gate(comparison, new_report, old_report, is_worse)
+        reason += describe_missing(events, is_new, old.histories)
         if is_worse:
             return Retraining(old, False, reason, comparison)
         model = old.recipe.fit(events)
@@ -125,6 +133,12 @@ def describe_gate(comparison: Comparison, new: Report, old: Report, is_worse: bo
         return f"the new model is significantly worse: {figures} ({p_value})"
     better = "better" if comparison.difference > 0 and comparison.p_value < SIGNIFICANCE else "no worse"
     return f"the new model is {better}: {figures} ({p_value})"
+
+
+def describe_missing(events: Interactions, is_new: np.ndarray, histories: Interactions) -> str:
+    """Return a remark if the events lack most of those that the old model was fitted on, as a file of new ones alone does."""
+    share = (events.n_interactions - int(is_new.sum())) / max(histories.n_interactions, 1)
+    return "" if share >= MIN_KNOWN_SHARE else f"; the events have only {share:.0%} of those that the old model was fitted on"
 
 
 def find_known(events: Interactions, histories: Interactions) -> np.ndarray:

@@ -15,7 +15,6 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
@@ -31,88 +30,23 @@ from gramian.models.blend import Blend
 from gramian.selection.budget import Clock, CompileTimer
 from gramian.selection.families import FAMILIES, FINEST_STEP, ModelFamily, Point
 from gramian.selection.protocol import Protocol, sample_split
+from gramian.selection.standing import Candidate, FamilyState, Standing
 from gramian.tuning.objective import SplitObjective
 from gramian.tuning.search import RunningSearch
+from gramian.tuning.shared_fits import SharedFit
 
 MIN_REMAINING = 2  # families that are never dropped by halving
 MIN_STARTING = 5  # families that go from the sample to all data
 MAX_SHARE = 0.4  # of the time left that the first fit of a family on all data may take
 MAX_SAMPLE_SHARE = 0.3  # of the budget, for the sample
+MAX_FIRST_SHARE = 0.5  # of the budget, for the sample and for compiling on a machine where nothing is compiled yet
+DEFAULT_FAMILIES = ("autoencoder", "iALS")  # they have the usual defaults, which the answer must not be worse than
 DENSE_GROWTH = 2.5  # power of the number of items with which the time of dense fits grows: between products and inverses
 PREDICTION_MARGIN = 1.3  # by which a predicted time is multiplied
 MIN_BLEND_GAIN = 0.01  # by which a blend must be better: it costs two models
-SWEEPS_PER_FOLD = 12  # fits of each remaining family for which there must be time before another fold is used
+SWEEPS_PER_FOLD = 4  # points of each remaining family for which there must be time before another fold is used
 MAX_FINALISTS = 6
 MAX_FINAL_SHARE = 0.4  # of the budget, for the final test and the last fit
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A recipe with its validation metric.
-
-    Parameters
-    ----------
-    family
-        The name of its family.
-    recipe
-        The recipe.
-    value, stderr, n_users
-        The mean of the metric over validation users, its standard error, and their number.
-    seconds
-        The seconds of the fits and evaluations at its point, for one fold.
-    """
-
-    family: str
-    recipe: Recipe
-    value: float
-    stderr: float
-    n_users: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The leaderboard of a search under way: the best candidate of each family, best first."""
-
-    stage: str
-    candidates: list[Candidate]
-    n_points: int
-    seconds_left: float
-
-
-@dataclass
-class FamilyState:
-    """What is known of a family: its points and their best recipes, where its pattern search is, and the time of a point.
-
-    Parameters
-    ----------
-    family
-        The family.
-    seconds
-        The seconds of its last point on one fold; None before the first.
-    bests
-        Point → its best candidate.
-    step
-        The step of the pattern search.
-    is_done
-        Whether the pattern search has converged, or there is no time for another point.
-    """
-
-    family: ModelFamily
-    seconds: float | None = None
-    bests: dict[Point, Candidate] = field(default_factory=dict)
-    step: float = 1.0
-    is_done: bool = False
-
-    @property
-    def best(self) -> Candidate | None:
-        """The best candidate."""
-        return max(self.bests.values(), key=lambda candidate: candidate.value, default=None)
-
-    @property
-    def best_point(self) -> Point:
-        """The point of the best candidate."""
-        return max(self.bests, key=lambda point: self.bests[point].value)
 
 
 class OutOfTime(Exception):
@@ -143,6 +77,7 @@ class FamilySearch:
         self.searches: dict[int, RunningSearch] = {}  # by fold; the sample is fold −1
         self.recorded: dict[int, dict[str, float]] = {}  # by fold: the seconds of the points of an earlier run
         self.sample = sample_split(protocol.folds[0])
+        self.sample_ranking: list[Candidate] = []
         self.n_folds, self.n_points = 1, 0
         self.left_out: dict[str, str] = {}  # family → why
         self.states: list[FamilyState] = []
@@ -168,7 +103,7 @@ class FamilySearch:
             raise InvalidInput(
                 "time and memory to evaluate at least one model",
                 f"{self.clock.elapsed:.0f} of {self.clock.budget:.0f} seconds used, {format_bytes(available_bytes())} free",
-                "Raise the budget, or keep fewer items with k_core",
+                "Raise the budget, or drop rare items: events.k_core(5)",
             )
 
     def is_feasible(self, family: ModelFamily) -> bool:
@@ -193,44 +128,51 @@ class FamilySearch:
             return
         train, full = self.sample.train, self.protocol.folds[0].train
         on_sample: dict[str, Candidate] = {}
-        ranking: list[Candidate] = []
         for state in self.states:
-            if self.clock.elapsed > MAX_SAMPLE_SHARE * self.clock.budget:
+            elapsed, budget = self.clock.elapsed, self.clock.budget
+            if elapsed - self.compiling.seconds > MAX_SAMPLE_SHARE * budget or elapsed > MAX_FIRST_SHARE * budget:
                 break
             with suppress(NotEnoughMemory):
                 for point in state.family.starts:
                     best = self.evaluate(state, point, [-1])
                     if best is not None and best.value > getattr(on_sample.get(state.family.name), "value", -1):
                         on_sample[state.family.name] = best
+                        state.sampled = (point, best.recipe)
             if state.seconds is not None:
                 growth = full.n_interactions / train.n_interactions
                 in_items = (full.n_items / train.n_items) ** DENSE_GROWTH
-                state.seconds *= max(growth, in_items) if state.family.is_dense else growth
-            ranking = sorted(on_sample.values(), key=lambda candidate: -candidate.value)
-            self.report(Standing("sample", ranking, self.n_points, self.seconds_left))
-        n_kept = max(MIN_STARTING, (len(ranking) + 1) // 2)
-        kept = {candidate.family for candidate in ranking[:n_kept]}
+                growth = max(growth, in_items) if state.family.is_dense else growth
+                state.seconds, state.single_seconds = growth * state.seconds, growth * state.single_seconds
+            self.sample_ranking = sorted(on_sample.values(), key=lambda candidate: -candidate.value)
+            self.report(Standing("sample", self.sample_ranking, self.n_points, self.seconds_left))
+        n_kept = max(MIN_STARTING, (len(on_sample) + 1) // 2)
+        kept = {candidate.family for candidate in self.sample_ranking[:n_kept]} | set(DEFAULT_FAMILIES)
         for state in self.states:
             name = state.family.name
             if name == "popularity":
                 continue
             if name not in on_sample:
-                self.left_out[name] = "was not tried on the sample: no time, or no memory"
+                self.left_out[name] = "was not tried on a sample of the data for want of time or memory"
             elif name not in kept:
                 self.left_out[name] = (
                     f"was not in the better half on {train.n_items:,} popular items and {train.n_users:,} users"
                 )
-            elif state.seconds is not None and state.seconds > MAX_SHARE * self.clock.left:
-                self.left_out[name] = f"would take about {state.seconds:.0f} s for a single fit"
+            elif state.single_seconds > MAX_SHARE * self.clock.left:
+                self.left_out[name] = f"would take about {state.single_seconds:.0f} s for a single fit"
         self.states = [state for state in self.states if state.family.name not in self.left_out]
-        self.states.sort(key=lambda state: state.seconds or 0.0)
+        self.states.sort(key=lambda state: (state.family.name not in DEFAULT_FAMILIES, state.seconds or 0.0))
 
     def search_starts(self) -> None:
-        """Compare the starting points on all data, after a sample the fastest family first."""
+        """Compare the starting points on all data: after a sample the families with the defaults, then the fastest first."""
         for state in self.states:
             for point in state.family.starts:
                 with suppress(OutOfTime):
                     self.visit(state, point)
+            if state.best is None and state.sampled is not None:  # no time for all recipes of a point
+                with suppress(OutOfTime):
+                    self.visit(state, state.sampled[0], [state.sampled[1]])
+            if state.best is None:
+                self.left_out.setdefault(state.family.name, "was not tried on all data for want of time")
             self.report(self.standing("start"))
         self.states = [state for state in self.states if state.best is not None]
 
@@ -256,11 +198,11 @@ class FamilySearch:
         self.n_folds = max(1, min(affordable, len(self.protocol.folds)))
         if self.n_folds > 1:
             for state in self.states:
+                defaults = state.family.starts if state.family.name in DEFAULT_FAMILIES else ()
                 with suppress(OutOfTime):
-                    if state.best is not None:
-                        self.visit(state, state.best_point)
-            evaluated = [state.best.n_users for state in self.states if state.best]
-            complete = max(evaluated, default=0)
+                    for point in dict.fromkeys([state.best_point, *defaults]):
+                        self.visit(state, point)
+            complete = max(best.n_users for state in self.states for best in state.bests.values())
             for state in self.states:  # a mean over fewer folds is not comparable
                 state.bests = {point: best for point, best in state.bests.items() if best.n_users == complete}
             self.states = [state for state in self.states if state.best is not None]
@@ -302,37 +244,58 @@ class FamilySearch:
                 self.blend = state.best
         self.report(self.standing("blend"))
 
-    def visit(self, state: FamilyState, point: Point) -> None:
-        """Evaluate a point on all folds in use, if there is time."""
-        self.require_time((state.seconds or 0.0) * self.n_folds, self.final_seconds())
+    def visit(self, state: FamilyState, point: Point, recipes: Sequence[Recipe] | None = None) -> None:
+        """Evaluate a point, or some of its recipes, on all folds in use, if there is time."""
+        growth = state.growth(point)
+        if state.seconds is None:  # a guess
+            state.seconds = max((other.seconds for other in self.states if other.best and other.seconds), default=0.0)
+        own_end = 0.0 if state.best else 2 * PREDICTION_MARGIN * growth * state.single_seconds  # its test and the last fit
+        seconds = growth * (state.seconds if recipes is None else state.single_seconds * len(recipes))
+        self.require_time(seconds * self.n_folds, self.final_seconds() + own_end)
         try:
-            best = self.evaluate(state, point, list(range(self.n_folds)))
+            best = self.evaluate(state, point, list(range(self.n_folds)), recipes)
         except NotEnoughMemory as error:
             self.left_out.setdefault(state.family.name, str(error))
             return
         if best is not None:
             state.bests[point] = best
 
-    def evaluate(self, state: FamilyState, point: Point, folds: Sequence[int]) -> Candidate | None:
-        """Evaluate all recipes at a point, and return the best; None if none makes sense."""
-        recipes = state.family.recipes(point, self.split(folds[0]).train)
+    def evaluate(
+        self, state: FamilyState, point: Point, folds: Sequence[int], recipes: Sequence[Recipe] | None = None
+    ) -> Candidate | None:
+        """Evaluate all recipes at a point, or some of them, and return the best; None if none makes sense.
+
+        Fits are no longer evaluated once the time for the end is reached, if there is a candidate for it.
+        """
+        recipes = recipes or state.family.recipes(point, self.split(folds[0]).train)
         if not recipes:
             return None
         started, compiling = time.monotonic(), self.compiling.seconds
-        for fold in folds:
-            self.open_search(fold).evaluate(recipes, f"{state.family.name} ({len(recipes)} points)")
-        seconds = time.monotonic() - started - (self.compiling.seconds - compiling)
-        seconds += sum(self.recorded_seconds(fold, recipes) for fold in folds)  # what is read from the journal takes no time
-        state.seconds = max(seconds / len(folds), 0.0)
-        self.n_points += len(recipes)
-        candidates = [self.judge(state, recipe, folds) for recipe in recipes]
-        return max((c for c in candidates if c is not None), key=lambda candidate: candidate.value, default=None)
+        fit_seconds: list[float] = []
+
+        def check_time(_: SharedFit, seconds: float) -> None:
+            fit_seconds.append(seconds)
+            self.require_time(0.0, self.final_seconds())
+            if folds[0] < 0 < self.n_points and self.clock.elapsed > MAX_FIRST_SHARE * self.clock.budget:
+                raise OutOfTime
+
+        with suppress(OutOfTime):
+            for fold in folds:
+                self.open_search(fold).evaluate(recipes, f"{state.family.name} ({len(recipes)} points)", check_time)
+        seconds = max(time.monotonic() - started - (self.compiling.seconds - compiling), 0.0)
+        fitting = min(sum(fit_seconds), seconds)
+        recorded = sum(self.recorded_seconds(fold, recipes) for fold in folds)  # what is read from the journal takes no time
+        state.seconds, state.last_point = (seconds + recorded) / len(folds), point
+        state.single_seconds = (recorded + fitting + (seconds - fitting) / len(recipes)) / len(folds)
+        candidates = [candidate for recipe in recipes if (candidate := self.judge(state, recipe, folds)) is not None]
+        self.n_points += len(candidates)
+        return max(candidates, key=lambda candidate: candidate.value, default=None)
 
     def recorded_seconds(self, fold: int, recipes: Sequence[Recipe]) -> float:
         """Return the seconds that these recipes took in an earlier run."""
-        recorded, search = self.recorded[fold], self.searches[fold]
-        if not recorded:
+        if not self.recorded.get(fold):
             return 0.0
+        recorded, search = self.recorded[fold], self.searches[fold]
         keys = set()
         for recipe in recipes:
             with suppress(GramianError):
@@ -342,8 +305,7 @@ class FamilySearch:
     def judge(self, state: FamilyState, recipe: Recipe, folds: Sequence[int]) -> Candidate | None:
         """Return a recipe with its mean over the users of all folds; None if it could not be fitted on one of them."""
         outcomes = []
-        for fold in folds:
-            search = self.searches[fold]
+        for search in (self.searches[fold] for fold in folds if fold in self.searches):
             with suppress(GramianError):
                 outcomes.append(search.journal.outcomes.get(search.key(recipe)))
         known = [outcome for outcome in outcomes if outcome is not None]
@@ -353,7 +315,7 @@ class FamilySearch:
         means, errors = np.array([outcome.value for outcome in known]), np.array([outcome.stderr for outcome in known])
         value = float((sizes * means).sum() / sizes.sum())
         error = float(np.sqrt(((sizes * errors) ** 2).sum()) / sizes.sum())  # folds have different users
-        return Candidate(state.family.name, recipe, value, error, int(sizes.sum()), state.seconds or 0.0)
+        return Candidate(state.family.name, recipe, value, error, int(sizes.sum()), state.single_seconds)
 
     def split(self, fold: int) -> Split:
         """Return a fold, or the sample."""
@@ -383,9 +345,10 @@ class FamilySearch:
 
     def final_seconds(self, n_finalists: int = MAX_FINALISTS) -> float:
         """Return the predicted seconds of the final test, the last fit, and writing the results."""
-        seconds = [state.seconds or 0.0 for state in self.ranked_states()[:n_finalists]]
-        fits = PREDICTION_MARGIN * (sum(seconds) + max(seconds, default=0.0))
-        return min(fits, MAX_FINAL_SHARE * self.clock.budget) + self.clock.closing
+        seconds = [candidate.seconds for candidate in self.candidates()[:n_finalists]]
+        longest = max(seconds, default=0.0)
+        fits = max(min(sum(seconds) + longest, MAX_FINAL_SHARE * self.clock.budget), 2 * longest)
+        return PREDICTION_MARGIN * fits + self.clock.closing
 
     @property
     def seconds_left(self) -> float:
@@ -397,8 +360,11 @@ class FamilySearch:
         return sorted((s for s in self.states if s.best), key=lambda s: -s.best.value if s.best else 0.0)
 
     def candidates(self) -> list[Candidate]:
-        """Return the best candidate of each family, best first; a blend only where it is clearly better than its parts."""
-        found = [state.best for state in self.ranked_states() if state.best]
+        """Return the best candidate of each family, best first; a blend only where it is clearly better than its parts.
+
+        Before the first fit on all data, they are those on the sample.
+        """
+        found = [state.best for state in self.ranked_states() if state.best] or self.sample_ranking
         return sorted([*found, *([self.blend] if self.blend else [])], key=lambda candidate: -candidate.value)
 
     def standing(self, stage: str) -> Standing:
