@@ -98,7 +98,7 @@ def test_importing_the_package_does_not_import_pytorch():
 
 
 def test_losses_and_backbones_are_parsed_as_they_are_printed():
-    with_samplers = [CCL(sampler=ByPopularity(power=0.5, shared=False)), BPR(sampler=InBatch())]
+    with_samplers = [CCL(sampler=ByPopularity(power=0.5, shared=True)), BPR(sampler=InBatch())]
     for loss in (*BIASED_LOSSES, *DEBIASED_LOSSES, *with_samplers, *EVERYTHING_LOSSES):
         recipe = recipe_for(loss)
         assert FactorModel(str(recipe.backbone), str(loss)).loss == loss
@@ -116,8 +116,8 @@ def test_every_part_and_every_parameter_is_documented(part):
 
 def test_memory_estimates_cover_a_step_and_the_checkpoints():
     shared, own = (FactorModel(MF(rank=8), BPR(n_negatives=50, sampler=Uniform(shared=s))) for s in (True, False))
-    gathered = min(2048, EVENTS.n_interactions) * 50 * 8 * 4
-    assert own.fit_bytes(EVENTS, np.float32) - shared.fit_bytes(EVENTS, np.float32) >= 2 * gathered
+    draws = min(2048, EVENTS.n_interactions) * 50 * 8
+    assert own.fit_bytes(EVENTS, np.float32) - shared.fit_bytes(EVENTS, np.float32) >= 2 * draws
     by_user = recipe_for(CCL(sampler=Everything()), backbone=MF(rank=8))
     assert by_user.fit_bytes(EVENTS, np.float32) >= 2 * by_user.max_users_per_batch(EVENTS) * N * 4
     for recipe in (shared, by_user, recipe_for(SML(), backbone=MF(rank=8)), MultVAE(rank=4, hidden=6)):

@@ -36,7 +36,7 @@ from gramian.gradient.trainer import seed_generator
 
 def test_negatives_are_drawn_with_the_samplers_probabilities():
     popularity = SKEWED.popularity
-    for sampler in (Uniform(), Uniform(shared=False), ByPopularity(power=0.5), ByPopularity(), InBatch()):
+    for sampler in (Uniform(), Uniform(shared=True), ByPopularity(power=0.5), ByPopularity(shared=True), InBatch()):
         probabilities = np.exp(sampler.log_probabilities(popularity))
         assert probabilities.sum() == pytest.approx(1)
         recipe = FactorModel(MF(rank=4), BPR(n_negatives=20_000, sampler=sampler))

@@ -139,10 +139,10 @@ class FactorModel(GradientRecipe):
             step = self.max_users_per_batch(events) * 6 * events.n_items + 8 * (events.n_users + events.n_items) * self.rank
         else:
             per_interaction = 6 * loss.n_negatives + 8 * self.rank
+            n_own = 1 + (loss.debiased.positives if getattr(loss, "debiased", None) else 0)
             if not getattr(loss.sampler, "shared", True):
-                per_interaction += 3 * loss.n_negatives * self.rank  # the negatives' vectors, gathered for each interaction
-            if getattr(loss, "debiased", None):
-                per_interaction += 3 * loss.debiased.positives * self.rank
+                n_own += loss.n_negatives
+            per_interaction += 12 * n_own  # their numbers, as draws and as positions, in 64 bits
             step = min(self.batch_size, events.n_interactions) * per_interaction
         graph = 60 * events.n_interactions if self.backbone.n_layers else 0
         return super().fit_bytes(events, dtype) + 24 * events.n_interactions + graph + step * np.dtype(dtype).itemsize

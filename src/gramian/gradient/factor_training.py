@@ -20,6 +20,7 @@ from gramian.gradient.backbones import backpropagate_rows, score_geometry, scori
 from gramian.gradient.factor_model import FactorModel
 from gramian.gradient.graph import TORCH_DTYPES, InteractionGraph
 from gramian.gradient.loss import Scores
+from gramian.gradient.pair_scores import gather_rows, score_pairs
 from gramian.gradient.samplers import InBatch, Uniform
 from gramian.gradient.scorers import BIAS_ARRAYS
 from gramian.gradient.trainer import Trainer, gradient_of, seed_generator
@@ -105,28 +106,33 @@ class FactorTrainer(Trainer):
         negatives = self.sample_negatives(items, generator)
         if self.in_batch and bool((negatives == negatives[0]).all()):
             return torch.zeros((), dtype=torch.float64, device=self.device)  # the batch has a single item, so no negatives
-        extra_positives = self.sample_extra_positives(users, generator) if getattr(loss, "debiased", None) else None
+        own = {"positives": items[:, None]}  # by input of the loss: the items of each interaction, as rows
+        if getattr(loss, "debiased", None):
+            own["extra_positives"] = self.sample_extra_positives(users, generator)
+        if negatives.ndim == 2:
+            own["negatives"] = negatives
+        own_items, shared = torch.cat(list(own.values()), 1), negatives if negatives.ndim == 1 else negatives[0, :0]
         batch_users, user_positions = unique_with_inverse(users, len(self.sizes))
-        item_lists = [ids.reshape(-1) for ids in (items, negatives, extra_positives) if ids is not None]
-        batch_items, positions = unique_with_inverse(torch.cat(item_lists), self.n_items)
-        item_positions, negative_positions, *extra_positions = positions.split([len(ids) for ids in item_lists])
+        batch_items, positions = unique_with_inverse(torch.cat([own_items.reshape(-1), shared]), self.n_items)
+        own_positions, shared_positions = positions[: own_items.numel()].view(own_items.shape), positions[own_items.numel() :]
+        item_positions = own_positions[:, 0]
+        negative_positions = shared_positions if len(shared) else own_positions[:, -negatives.shape[1] :]
 
         propagated = self.propagate()
         p = propagated["users"].index_select(0, batch_users).requires_grad_()
         q = propagated["items"].index_select(0, batch_items).requires_grad_()
         user_rows = gather_rows(scoring_rows(p, self.geometry, "user"), user_positions)
         item_rows = scoring_rows(q, self.geometry, "item")
-        positive_scores = (user_rows * gather_rows(item_rows, item_positions)).sum(1, keepdim=True)
-        negative_rows = gather_rows(item_rows, negative_positions.view(negatives.shape))
-        inputs: dict[str, Tensor] = {"positives": positive_scores, "negatives": score_pairs(user_rows, negative_rows)}
-        if extra_positions:
-            inputs["extra_positives"] = score_pairs(user_rows, gather_rows(item_rows, extra_positions[0].view(len(users), -1)))
+        own_scores = score_pairs(user_rows, item_rows, own_positions).split([ids.shape[1] for ids in own.values()], 1)
+        inputs: dict[str, Tensor] = dict(zip(own, own_scores, strict=True))
+        if len(shared):
+            inputs["negatives"] = score_pairs(user_rows, item_rows, shared_positions)
         rows = {"user_bias": batch_users, "item_bias": batch_items}
         biases = {name: self.tables[BIAS_ARRAYS[name]][rows[name]].requires_grad_() for name in loss.learned_biases}
         inputs |= {name: bias[user_positions if name == "user_bias" else item_positions] for name, bias in biases.items()}
         if loss.needs_item_item:
             positive_rows = gather_rows(scoring_rows(q, self.geometry, "user"), item_positions)
-            inputs["item_item"] = score_pairs(positive_rows, negative_rows)[:, None, :]
+            inputs["item_item"] = score_pairs(positive_rows, item_rows, negative_positions)[:, None, :]
 
         with torch.no_grad():
             values, by_input = loss(self.scores(inputs, users, items, negatives))
@@ -141,7 +147,7 @@ class FactorTrainer(Trainer):
         }
         penalty_terms: PenaltyTerms = {
             "users": (batch_users, [user_positions]),
-            "items": (batch_items, [item_positions, negative_positions]),
+            "items": (batch_items, [item_positions, negative_positions.reshape(-1)]),
         }
         return values.mean(dtype=torch.float64) + self.update_tables(gradients, penalty_terms, learning_rate)
 
@@ -256,15 +262,3 @@ def unique_with_inverse(numbers: Tensor, n: int) -> tuple[Tensor, Tensor]:
     position = torch.empty(n, dtype=torch.int64, device=numbers.device)
     position[unique] = torch.arange(len(unique), device=numbers.device)
     return unique, position[numbers]
-
-
-def gather_rows(rows: Tensor, index: Tensor) -> Tensor:
-    """rows[index] for an index of one or two dimensions. Its backward pass is faster than that of rows[index]."""
-    return rows.index_select(0, index.reshape(-1)).view(*index.shape, -1)
-
-
-def score_pairs(user_rows: Tensor, item_rows: Tensor) -> Tensor:
-    """Scores of the same items for all users (item_rows: items × width), or of other items for each (users × items × width)."""
-    if item_rows.ndim == 2:
-        return user_rows @ item_rows.T
-    return torch.bmm(item_rows, user_rows[:, :, None])[:, :, 0]

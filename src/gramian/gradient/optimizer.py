@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numba import njit, prange
 from torch import Tensor
 
 from gramian.core.epochs import TrainingState
@@ -17,9 +18,8 @@ MIN_LEARNING_RATE = 0.01  # as a fraction of the initial learning rate
 class RowAdam:
     """Adam (Kingma and Ba 2015) on named tables, of which a step updates all rows or some.
 
-    Rows that are not in a batch keep their values and their moments, as in `torch.optim.SparseAdam`. Measured on the CPU with 2
-    threads, tables of gowalla's size (29,858 + 40,981 rows, rank 64), batches of 2,048 and 800 shared negatives: 2.3 ms a step,
-    against 4.4 ms (1.9 ×) for SparseAdam and 3.6 ms (1.6 ×) for the fused Adam on dense gradients.
+    Rows that are not in a batch keep their values and their moments, as in `torch.optim.SparseAdam`. On the CPU, one kernel
+    reads and writes each row once.
 
     Moments are saved under the names `<table>.mean` and `<table>.square`.
     """
@@ -44,18 +44,40 @@ class RowAdam:
     def update(self, name: str, rows: Tensor | None, gradient: Tensor, learning_rate: float) -> None:
         """Update these rows of a table, which must be distinct; None: all rows. Increment `steps` first."""
         table, mean, square = (self.tensors[f"{name}{suffix}"] for suffix in ("", ".mean", ".square"))
+        correction = (1 - BETA2**self.steps) ** 0.5  # of the second moment's bias towards 0
+        epsilon, step_size = EPSILON * correction, -learning_rate * correction / (1 - BETA1**self.steps)
+        if rows is not None and table.device.type == "cpu":
+            numbers = np.array([BETA1, BETA2, epsilon, step_size], table.numpy().dtype)
+            update_rows(table.numpy(), mean.numpy(), square.numpy(), rows.numpy(), gradient.contiguous().numpy(), numbers)
+            return
         first = mean if rows is None else mean.index_select(0, rows)
         second = square if rows is None else square.index_select(0, rows)
         first.lerp_(gradient, 1 - BETA1)
         second.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-        correction = (1 - BETA2**self.steps) ** 0.5  # of the second moment's bias towards 0
-        denominator, step_size = second.sqrt().add_(EPSILON * correction), -learning_rate * correction / (1 - BETA1**self.steps)
+        denominator = second.sqrt().add_(epsilon)
         if rows is None:
             table.addcdiv_(first, denominator, value=step_size)
         else:
             mean.index_copy_(0, rows, first)
             square.index_copy_(0, rows, second)
             table.index_add_(0, rows, first.div_(denominator), alpha=step_size)
+
+
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
+def update_rows(
+    table: np.ndarray, mean: np.ndarray, square: np.ndarray, rows: np.ndarray, gradient: np.ndarray, numbers: np.ndarray
+) -> None:
+    """Take Adam's step on these rows in one pass. `numbers` are β₁, β₂, ε and the step size, in the dtype of the table."""
+    beta1, beta2, epsilon, step_size = numbers[0], numbers[1], numbers[2], numbers[3]
+    one = table.dtype.type(1)
+    for n in prange(len(rows)):
+        row = rows[n]
+        for k in range(table.shape[1]):
+            g = gradient[n, k]
+            first = beta1 * mean[row, k] + (one - beta1) * g
+            second = beta2 * square[row, k] + (one - beta2) * g * g
+            mean[row, k], square[row, k] = first, second
+            table[row, k] += step_size * first / (np.sqrt(second) + epsilon)
 
 
 class LearningRateSchedule:
