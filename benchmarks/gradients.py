@@ -128,7 +128,7 @@ def draws(n_epochs: int) -> None:
         recipe = FactorModel(MF(rank=64), loss, learning_rate=2e-3, n_epochs=n_epochs)
         row = {"job": "draws", "data": "ml-1m", "loss": "bpr", "shared": shared, "recipe": recipe.to_json()}
         seconds, started, curve = 0.0, time.perf_counter(), {}
-        for epoch in recipe.epochs(validation.train):
+        for epoch in recipe.epochs(validation.train, n_threads=1):
             seconds += time.perf_counter() - started
             curve[epoch.number] = gr.evaluate(epoch.model, validation, ["ndcg@10"]).mean["ndcg@10"]
             print(

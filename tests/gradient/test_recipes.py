@@ -30,6 +30,7 @@ from gramian.gradient import (
     LightGCN,
     MINEPlus,
     MultVAE,
+    Training,
     Uniform,
 )
 from gramian.gradient.backbones import BACKBONES
@@ -60,6 +61,10 @@ def test_invalid_parameters_are_refused(refused):
         (lambda: FactorModel(MF(rank=N)).fit(EVENTS), "rank"),
         (lambda: FactorModel(MF(rank=4)).fit(gr.Interactions.of(X * 2)), "0/1"),
         (lambda: MultVAE(dropout=1), "dropout"),
+        (lambda: FactorModel(weight_decay=-1), "weight_decay"),
+        (lambda: FactorModel(training="training(dropout=1)"), "dropout of Training"),
+        (lambda: FactorModel(training=Training(max_norm=0)), "max_norm of Training"),
+        (lambda: FactorModel(training=Training(plateau_factor=2)), "plateau_factor of Training"),
     ):
         with refused(mentioning=word):
             make()
@@ -75,10 +80,14 @@ def test_invalid_parameters_are_refused(refused):
     [
         (
             FactorModel,
-            ["backbone", "loss", "n_epochs", "batch_size", "learning_rate", "l2", "halve_after", "seed", "device"],
+            [
+                *("backbone", "loss", "n_epochs", "batch_size", "learning_rate", "l2", "halve_after", "seed", "device"),
+                *("weight_decay", "training"),
+            ],
         ),
         (MF, ["rank", "cosine"]),
         (LightGCN, ["rank", "n_layers", "cosine"]),
+        (Training, ["initial_sd", "dropout", "max_norm", "plateau_factor", "reload_best"]),
         (Debias, ["positives", "prior", "hidden_share", "hidden_items"]),
         (MINEPlus, ["temperature", "weight", "n_negatives", "sampler"]),
         (BPR, ["temperature", "n_negatives", "sampler"]),
@@ -107,7 +116,7 @@ def test_losses_and_backbones_are_parsed_as_they_are_printed():
     assert {type(loss) for loss in BIASED_LOSSES} == set(LOSSES.values())
 
 
-@pytest.mark.parametrize("part", [*gr.MODELS.values(), Debias, *LOSSES.values(), *BACKBONES, *SAMPLERS])
+@pytest.mark.parametrize("part", [*gr.MODELS.values(), Debias, Training, *LOSSES.values(), *BACKBONES, *SAMPLERS])
 def test_every_part_and_every_parameter_is_documented(part):
     assert inspect.cleandoc(part.__doc__)
     assert part.__doc__ != f"{part.__name__}()"  # what dataclass writes without a docstring

@@ -161,7 +161,7 @@ def test_step_on_users_equals_a_step_on_all_their_interactions(backbone, loss, m
     state, users = random_state(recipe), torch.tensor([7, 2, 40, 11])
     trainer = FactorTrainer(recipe, EVENTS, state)
     recorded = record_updates(trainer, monkeypatch)
-    value = trainer.step_on_users(users, 0.1)
+    value = trainer.step_on_users(users, seed_generator(trainer.device, 0), 0.1)
     histories = trainer.columns.split(trainer.sizes.tolist())
     rows, columns = torch.repeat_interleave(users, trainer.sizes[users]), torch.cat([histories[u] for u in users.tolist()])
     naive = replace(recipe, loss=loss.all_items_loss())

@@ -11,6 +11,7 @@ from gramian.gradient.backbones import MF as MF
 from gramian.gradient.backbones import LightGCN as LightGCN
 from gramian.gradient.debiasing import Debias as Debias
 from gramian.gradient.factor_model import FactorModel as FactorModel
+from gramian.gradient.gradient_recipe import Training as Training
 from gramian.gradient.losses import BCE as BCE
 from gramian.gradient.losses import BPR as BPR
 from gramian.gradient.losses import CCL as CCL

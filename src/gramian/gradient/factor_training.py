@@ -62,7 +62,7 @@ class FactorTrainer(Trainer):
         with progress_bar(f"epoch {number + 1}", len(self.rows)) as advance:
             for batch in self.batches(generator):
                 if self.batches_by_user:
-                    size, value = int(self.sizes[batch].sum()), self.step_on_users(batch, learning_rate)
+                    size, value = int(self.sizes[batch].sum()), self.step_on_users(batch, generator, learning_rate)
                 else:
                     users, items = self.rows[batch], self.columns[batch]
                     size, value = len(batch), self.step_on_interactions(users, items, generator, learning_rate)
@@ -121,8 +121,9 @@ class FactorTrainer(Trainer):
         propagated = self.propagate()
         p = propagated["users"].index_select(0, batch_users).requires_grad_()
         q = propagated["items"].index_select(0, batch_items).requires_grad_()
-        user_rows = gather_rows(scoring_rows(p, self.geometry, "user"), user_positions)
-        item_rows = scoring_rows(q, self.geometry, "item")
+        kept_p, kept_q = (vectors * self.dropout_mask(vectors, generator) for vectors in (p, q))
+        user_rows = gather_rows(scoring_rows(kept_p, self.geometry, "user"), user_positions)
+        item_rows = scoring_rows(kept_q, self.geometry, "item")
         own_scores = score_pairs(user_rows, item_rows, own_positions).split([ids.shape[1] for ids in own.values()], 1)
         inputs: dict[str, Tensor] = dict(zip(own, own_scores, strict=True))
         if len(shared):
@@ -131,7 +132,7 @@ class FactorTrainer(Trainer):
         biases = {name: self.tables[BIAS_ARRAYS[name]][rows[name]].requires_grad_() for name in loss.learned_biases}
         inputs |= {name: bias[user_positions if name == "user_bias" else item_positions] for name, bias in biases.items()}
         if loss.needs_item_item:
-            positive_rows = gather_rows(scoring_rows(q, self.geometry, "user"), item_positions)
+            positive_rows = gather_rows(scoring_rows(kept_q, self.geometry, "user"), item_positions)
             inputs["item_item"] = score_pairs(positive_rows, item_rows, negative_positions)[:, None, :]
 
         with torch.no_grad():
@@ -168,7 +169,7 @@ class FactorTrainer(Trainer):
             fields["negative_log_weight"] = (-n_drawn.clip(min=1).log()).expand(is_hit.shape).masked_fill(is_hit, -inf)
         return Scores(**fields)
 
-    def step_on_users(self, users: Tensor, learning_rate: float) -> Tensor:
+    def step_on_users(self, users: Tensor, generator: torch.Generator, learning_rate: float) -> Tensor:
         """Take a step on a batch of users with their whole histories, and return its mean loss with the penalty.
 
         Every item is a negative. The loss of a user is weighted by the number of their interactions.
@@ -181,6 +182,8 @@ class FactorTrainer(Trainer):
 
         propagated = self.propagate()
         p, q = propagated["users"][users], propagated["items"]
+        user_mask, item_mask = (self.dropout_mask(vectors, generator) for vectors in (p, q))
+        p, q = p * user_mask, q * item_mask
         user_rows, item_rows = scoring_rows(p, self.geometry, "user"), scoring_rows(q, self.geometry, "item")
         scores = user_rows @ item_rows.T
         positive_scores = scores.gather(1, positives)
@@ -197,10 +200,10 @@ class FactorTrainer(Trainer):
                 by_scores.scatter_add_(1, positives, by_positives)
         user_weight = (sizes / sizes.sum()).to(self.dtype)[:, None]
 
-        by_users = {"users": backpropagate_rows(p, by_scores @ item_rows, self.geometry) * user_weight}
+        by_users = {"users": backpropagate_rows(p, by_scores @ item_rows, self.geometry) * user_weight * user_mask}
         if gradients.user_bias is not None:
             by_users[BIAS_ARRAYS["user_bias"]] = gradients.user_bias * user_weight
-        by_items = backpropagate_rows(q, by_scores.T @ (user_rows * user_weight), self.geometry)
+        by_items = backpropagate_rows(q, by_scores.T @ (user_rows * user_weight), self.geometry) * item_mask
         # All rows are updated, because a user has one gradient an epoch: Adam's moments would be many epochs stale otherwise.
         table_gradients: TableGradients = {"items": (None, by_items)}
         for name, gradient in by_users.items():
@@ -209,6 +212,14 @@ class FactorTrainer(Trainer):
         penalty_terms: PenaltyTerms = {"users": (users, [row]), "items": (None, [columns, *all_items])}
         mean_value = user_weight[:, 0].double() @ values.double()
         return mean_value + self.update_tables(table_gradients, penalty_terms, learning_rate)
+
+    def dropout_mask(self, vectors: Tensor, generator: torch.Generator) -> Tensor | float:
+        """0 where an entry is dropped, and elsewhere what keeps the expectation: 1/(1 − dropout)."""
+        dropout = self.recipe.training.dropout
+        if not dropout:
+            return 1.0
+        uniform = torch.rand(vectors.shape, generator=generator, dtype=torch.float32, device=self.device)
+        return (uniform >= dropout).to(self.dtype) / (1 - dropout)
 
     def propagate(self) -> dict[str, Tensor]:
         """The vectors that are scored: those of the tables, propagated along the graph for LightGCN."""
@@ -225,6 +236,12 @@ class FactorTrainer(Trainer):
                 gradients |= {name: (None, gradient) for name, gradient in self.graph.propagate(dense).items()}
             if self.recipe.l2:
                 penalty = self.add_penalty_gradients(gradients, penalty_terms)
+            if self.recipe.weight_decay:
+                penalty += self.add_weight_decay(gradients)
+            if self.recipe.training.max_norm is not None:
+                norm = torch.stack([gradient.norm() for _, gradient in gradients.values()]).norm()
+                factor = (self.recipe.training.max_norm / (norm + 1e-6)).clip(max=1)  # as torch's clip_grad_norm_
+                gradients = {name: (rows, gradient * factor) for name, (rows, gradient) in gradients.items()}
             for name, (rows, gradient) in gradients.items():
                 self.tables.update(name, rows, gradient, learning_rate)
         return penalty
@@ -232,6 +249,14 @@ class FactorTrainer(Trainer):
     def expand_gradient(self, name: str, rows: Tensor | None, gradient: Tensor) -> Tensor:
         """The gradient by the whole table."""
         return gradient if rows is None else torch.zeros_like(self.tables[name]).index_copy_(0, rows, gradient)
+
+    def add_weight_decay(self, gradients: TableGradients) -> Tensor:
+        """Add the gradients of ½ · weight_decay · ‖·‖² of every table, and return its value. All rows then have a gradient."""
+        decay = self.recipe.weight_decay
+        for name, (rows, gradient) in gradients.items():
+            gradients[name] = (None, self.expand_gradient(name, rows, gradient).add(self.tables[name], alpha=decay))
+        squares = [self.tables[name].square().sum(dtype=torch.float64) for name in gradients]
+        return decay / 2 * torch.stack(squares).sum()
 
     def add_penalty_gradients(self, gradients: TableGradients, penalty_terms: PenaltyTerms) -> Tensor:
         """Add the gradients of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch, and return its value."""

@@ -38,6 +38,15 @@ class RowAdam:
         """Copies of the tables and their moments."""
         return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.tensors.items()}
 
+    def keep_best(self) -> None:
+        """Copy the tables, for `reload_best`. The copies are saved under the names `<table>.best`."""
+        self.tensors |= {f"{name}.best": self.tensors[name].clone() for name in self.names}
+
+    def reload_best(self) -> None:
+        """Restore the tables that `keep_best` copied. The moments stay, as in PyTorch when weights are loaded."""
+        for name in self.names:
+            self.tensors[name].copy_(self.tensors[f"{name}.best"])
+
     def is_finite(self) -> bool:
         return all(bool(self.tensors[name].isfinite().all()) for name in self.names)
 
@@ -81,25 +90,32 @@ def update_rows(
 
 
 class LearningRateSchedule:
-    """Halves the learning rate after `patience` epochs without improvement, down to a hundredth of the initial rate."""
+    """Multiplies the learning rate by `factor` after `patience` epochs without improvement, down to 1/100 of the initial."""
 
-    def __init__(self, initial: float, patience: int, facts: dict[str, Any]) -> None:
-        self.minimum, self.patience = initial * MIN_LEARNING_RATE, patience
+    def __init__(self, initial: float, patience: int, facts: dict[str, Any], factor: float = 0.5) -> None:
+        self.minimum, self.patience, self.factor = initial * MIN_LEARNING_RATE, patience, factor
         self.rate, self.best = facts.get("rate", initial), facts.get("best")
         self.stale_epochs = facts.get("waited", 0)
         self.by_validation = facts.get("by_verdict", False)
 
-    def observe(self, validation_score: float | None, objective: float) -> None:
-        """Take note of an epoch's validation score or, without one, of its loss. The two are never compared with each other."""
+    def observe(self, validation_score: float | None, objective: float) -> str:
+        """Take note of an epoch's validation score or, without one, of its loss. The two are never compared with each other.
+
+        Returns "best" if the epoch is the best so far, "plateau" if the learning rate was lowered, otherwise "".
+        """
         by_validation = validation_score is not None
         value = -objective if validation_score is None else float(validation_score)
         if self.best is None or by_validation != self.by_validation:
             self.best, self.by_validation, self.stale_epochs = value, by_validation, 0
-            return
-        self.stale_epochs = 0 if value > self.best else self.stale_epochs + 1
-        self.best = max(value, self.best)
-        if self.stale_epochs >= self.patience:
-            self.rate, self.stale_epochs = max(self.rate / 2, self.minimum), 0
+            return "best"
+        if value > self.best:
+            self.best, self.stale_epochs = value, 0
+            return "best"
+        self.stale_epochs += 1
+        if self.stale_epochs < self.patience:
+            return ""
+        self.rate, self.stale_epochs = max(self.rate * self.factor, self.minimum), 0
+        return "plateau"
 
     def facts(self) -> dict[str, Any]:
         """The state that a checkpoint saves. Its keys are those of version 0.1, whose checkpoints can be resumed."""
