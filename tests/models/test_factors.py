@@ -185,6 +185,34 @@ def test_rgx_without_interaction_is_rg2als_and_the_printed_update_is_equation_38
     np.testing.assert_allclose(found.users @ found.items.T, p @ q.T, atol=1e-8)
 
 
+@pytest.mark.parametrize("beta", [0, 0.5])
+def test_rgx_as_its_authors_run_it(beta):
+    """Half steps in the units of the public code, with the right sign of the targets −1 in the items' step."""
+    alpha, l2 = 0.03, 0.035
+    recipe = gr.RGX(rank=5, l2=l2, positive_weight=alpha, interaction=beta, form="public", solver=gr.Cholesky())
+    start = states(recipe, 2)[-1]
+    found = next(recipe.iterate(EVENTS, start))
+    shared = (1 - beta) * SIZES / (2 * N)  # the weight of every item of a user
+    right_side = X * (0.5 + alpha) - SIZES[:, None] / (2 * N)
+    p, q = np.empty_like(start.users), np.empty_like(start.items)
+    for u in range(M):
+        weight = shared[u] + alpha * X[u]
+        a = start.items.T @ np.diag(weight) @ start.items + l2 * (SIZES[u] / 2 + alpha * N) * np.eye(5)
+        p[u] = np.linalg.solve(a, right_side[u] @ start.items)
+    for i in range(N):
+        weight = shared + alpha * X[:, i]
+        a = p.T @ np.diag(weight) @ p + l2 * (SIZES.sum() / (2 * N) + alpha * M) * np.eye(5)
+        q[i] = np.linalg.solve(a, right_side[:, i] @ p)
+    np.testing.assert_allclose(found.users @ found.items.T, p @ q.T, atol=1e-8)
+    y = p @ q.T
+    loss = (shared[:, None] * y**2 - 2 * right_side * y + alpha * X * (y**2 + 1)).sum() + (N - SIZES).sum() / 2
+    loss += l2 * ((SIZES / 2 + alpha * N) @ (p**2).sum(1) + (SIZES.sum() / (2 * N) + alpha * M) * (q**2).sum())
+    assert found.objective == pytest.approx(2 * N * loss)
+    if beta == 0:
+        plain = gr.RG2ALS(rank=5, l2=l2, positive_weight=alpha, solver=gr.Cholesky())
+        assert np.array_equal(next(plain.iterate(EVENTS, start)).items, found.items)
+
+
 def test_sampled_softmax_weights_are_equation_19_and_32():
     assert gr.RG2ALS.sampled(9, 100, rank=4).negative_weight == pytest.approx(0.1)
     rgx = gr.RGX.sampled(9, 100, rank=4)

@@ -601,13 +601,24 @@ def describe_fit(entry: ModelEntry, data: str, row: JournalRow, fit: JournalRow)
     notes = []
     points = [] if entry.recipe is None else entry.search_points(data)
     chosen = row.get("chosen") or {}
-    if points and entry.refine is None and all(recipe.to_json() != row.get("recipe") for recipe in points):
+    if points and entry.refine is None and not is_point(row.get("recipe"), points):
         notes.append(OTHER_PARAMETERS)
     elif points and (chosen.get("points", 1) != len(points) or chosen.get("refined") != entry.refine):
         notes.append(OTHER_SEARCH)
     if "by" in fit:
         notes.append(f"measured by {fit['by']}")
     return "; ".join(notes)
+
+
+def is_point(recorded: Mapping[str, Any] | None, points: Sequence[Recipe]) -> bool:
+    """Whether a recorded recipe is one of the points. A parameter that is newer than the row has its default there."""
+    if recorded is None or recorded["name"] not in MODELS:
+        return False
+    try:
+        recipe = MODELS.find(recorded["name"])(**recorded["params"])
+    except (InvalidInput, TypeError):
+        return False
+    return recipe in points
 
 
 def compute_rank_curve(recipe: Recipe, ranks: Sequence[int], split: Split, metric: str) -> list[dict[str, Any]]:
