@@ -88,7 +88,7 @@ def test_invalid_parameters_are_refused(refused):
         (MF, ["rank", "cosine"]),
         (LightGCN, ["rank", "n_layers", "cosine"]),
         (Training, ["initial_sd", "dropout", "max_norm", "plateau_factor", "reload_best"]),
-        (Debias, ["positives", "prior", "hidden_share", "hidden_items"]),
+        (Debias, ["positives", "prior", "hidden_share", "hidden_items", "weigh_positives"]),
         (MINEPlus, ["temperature", "weight", "n_negatives", "sampler"]),
         (BPR, ["temperature", "n_negatives", "sampler"]),
         (CCL, ["margin", "weight", "n_negatives", "sampler", "debiased"]),

@@ -20,6 +20,7 @@ from gramian.gradient.losses import MSE as MSE
 from gramian.gradient.losses import SML as SML
 from gramian.gradient.losses import UIB as UIB
 from gramian.gradient.losses import InfoNCE as InfoNCE
+from gramian.gradient.losses import MeanDifference as MeanDifference
 from gramian.gradient.losses import MINEPlus as MINEPlus
 from gramian.gradient.losses import RG2Loss as RG2Loss
 from gramian.gradient.losses import SampledSoftmax as SampledSoftmax

@@ -59,7 +59,6 @@ class FactorModel(GradientRecipe):
         0.0,
         "penalty ½ · weight_decay · ‖·‖² on all vectors at every step, as in PyTorch's Adam, usually 0 to 0.00001",
         at_least=0,
-        tries=(0, 1e-8, 1e-6),
     )
     training: Training = param(Training(), "initial vectors, dropout, clipping and plateaus", choices=(Training,))
 

@@ -60,7 +60,7 @@ def negative_weight_param() -> Any:
 def rg_positive_weight_param() -> Any:
     """Declare the additional weight of a positive."""
     about = "additional weight of a positive, with the target 1: α of the authors' code, usually 0.01 to 0.1"
-    return param(0.0, about, at_least=0, tries=(0, 0.01, 0.03, 0.1))
+    return param(0.0, about, at_least=0)
 
 
 def rg_loss(
