@@ -290,9 +290,9 @@ class CCL(Pointwise):
 class InfoNCE(Loss):
     """log(1 + weight·N·E_j e^{y_j} / e^{y_i}), with y = score/temperature   (van den Oord et al. 2018).
 
-    Sampled softmax without the correction for q, and at temperature 1 the SSM of Pu et al. (2024, 2025). Debiased (Chuang et al.
-    2020), E_j e^{y_j} is replaced by (E_j e^{y_j} − τ_u E_k e^{y_k})/(1 − τ_u) over positives k, but at least e^{−1/temperature},
-    the lower bound for cosines.
+    Sampled softmax without the correction for q, and at temperature 1 the SSM of Pu et al. (2024, 2025). Debiased (Chuang et
+    al. 2020), E_j e^{y_j} is replaced by (E_j e^{y_j} − τ_u E_k e^{y_k})/(1 − τ_u) over positives k, but at least
+    e^{−1/temperature}, the lower bound for cosines.
     """
 
     temperature: float = temperature_param(0.2)
