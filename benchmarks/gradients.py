@@ -66,6 +66,11 @@ RECIPES = {
     ("gowalla", "bpr"): recipe_for(
         BPR(n_negatives=256, sampler=ByPopularity(power=0.5, shared=True)), 27, cosine=False, l2=1e-3
     ),
+    # Own draws, with the sizes of the public configurations of SimpleX (CCL) and BARS (BPR).
+    ("gowalla", "ccl own"): recipe_for(CCL(margin=0.9, weight=150), 40, batch_size=256, learning_rate=1.5e-3),
+    ("yelp2018", "ccl own"): recipe_for(CCL(margin=0.9, weight=150), 40, batch_size=512, learning_rate=1.5e-3),
+    ("gowalla", "bpr own"): recipe_for(BPR(n_negatives=300), 40, cosine=False, batch_size=256, learning_rate=1e-3),
+    ("yelp2018", "bpr own"): recipe_for(BPR(n_negatives=300), 40, cosine=False, batch_size=256, learning_rate=1e-3),
     ("yelp2018", "bpr"): recipe_for(
         BPR(n_negatives=256, sampler=ByPopularity(power=0.5, shared=True)), 18, cosine=False, l2=1e-3
     ),
