@@ -143,6 +143,27 @@ def test_rg2_is_the_soft_thresholded_svd(x, rank, l2):
     np.testing.assert_allclose(model.scores(gr.Interactions.of(x)), rg2_twin(x, rank, l2), atol=1e-6)
 
 
+@pytest.mark.parametrize("l2", [0, 3, 100])
+def test_rg2_with_a_penalty_on_the_product_is_a_truncated_svd(l2, refused):
+    """Of the rows |I_x|/√(|I_x| + l2) · t_x; no other scores of the same rank have a lower Σ |I_x|·‖t_x − y_x‖² + l2·‖Y‖²."""
+    model = gr.RG2(rank=4, l2=l2, penalty="product").fit(EVENTS, dtype="float64")
+    s, target = SIZES[:, None], N * X / SIZES[:, None] - 1
+    u, sigma, vt = np.linalg.svd(s / np.sqrt(s + l2) * target, full_matrices=False)
+    scores = model.scores(EVENTS)
+    np.testing.assert_allclose(scores, (u[:, :4] * sigma[:4]) @ vt[:4] / np.sqrt(s + l2), atol=1e-6)
+    p, q = np.linalg.lstsq(vt[:4].T, scores.T, rcond=None)[0].T, vt[:4].T
+
+    def loss(p, q):
+        return float((s * (target - p @ q.T) ** 2).sum() + l2 * ((p @ q.T) ** 2).sum())
+
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        step_p, step_q = 1e-3 * rng.standard_normal(p.shape), 1e-3 * rng.standard_normal(q.shape)
+        assert loss(p + step_p, q + step_q) > loss(p, q)
+    with refused(mentioning="interactions for RG2"):
+        gr.RG2(rank=4, penalty="product").fit_gram(gr.Gram.of(EVENTS, user_power=0.5))
+
+
 @pytest.mark.parametrize(
     "recipe",
     [

@@ -9,6 +9,9 @@ Rows and penalties have the same weights, so that the optimum is the soft-thresh
 T' = N · diag(|I_x|^-½) · X · (I − 11ᵀ/N), X row-normalised and centred, with the threshold l2·√(N·D): this is RG2. The other
 recipes alternate, with weights that may differ.
 
+With the penalty l2·‖PQᵀ‖² (Pu et al. 2025, A.6) the square is completed row by row: a row weighs |I_x| + l2 and its target is
+t·|I_x|/(|I_x| + l2). So the optimum is a truncated SVD, of N · diag((|I_x| + l2)^-½) · X · (I − 11ᵀ/N): RG2(penalty="product").
+
 The authors' public code minimises another loss than their papers print: a positive has the additional weight α and the target 1
 in it, and β scales the weight of all items. In the authors' units, with λ = l2,
 
@@ -36,7 +39,7 @@ from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput, RefitWarning
 from gramian.linalg.eigen import ImplicitGram, TopEigenpairs, refine_eigenpairs, top_eigenpairs
 from gramian.linalg.inverse import SymmetricOperator
-from gramian.linalg.sparse import normalise_rows, row_sums
+from gramian.linalg.sparse import normalise_rows, row_sums, scale_rows
 from gramian.models.als import AlternatingRecipe, UserSums, solver_param
 from gramian.models.factors import Factors, RowLoss, SizePolynomial
 from gramian.models.parameters import epochs_param, rank_param, seed_param
@@ -102,19 +105,28 @@ class CentredOperator:
 
 @configurable
 class RG2(SpectralRecipe):
-    """RG² at its global optimum, in closed form: no epochs, no seed   (Pu et al. 2024)."""
+    """RG² at its global optimum, in closed form: no epochs, no seed   (Pu et al. 2024).
+
+    penalty="product" is on ‖PQᵀ‖² in place of the vectors (Pu et al. 2025, A.6); its l2 compares with the size of a history.
+    """
 
     gram_powers = GramPowers(user_power=0.5)
 
     rank: int = rank_param()
     l2: float = rg_l2_param()
+    penalty: str = param("vectors", "what the penalty is on: the vectors, or the product PQᵀ", choices=("vectors", "product"))
 
     @property
     def decomposition(self) -> Hashable:
-        return "RG2"
+        return "RG2" if self.penalty == "vectors" else ("RG2", self.l2)
 
     def decompose(self, source: GramSource, rank: int, dtype: type) -> tuple[TopEigenpairs, float]:
         """Return the top eigenpairs of the row-normalised, centred Gram, and the weight of all interactions."""
+        if self.penalty == "product":
+            if isinstance(source, Gram):
+                raise InvalidInput("interactions for RG2 with penalty='product'", "a Gram matrix", "Pass the interactions")
+            scaled = scale_rows(source.matrix, 1 / np.sqrt(np.maximum(row_sums(source.matrix) + self.l2, 1e-30)), dtype)
+            return top_eigenpairs(CentredOperator(ImplicitGram(scaled, dtype)), rank), float(row_sums(source.matrix).sum())
         if isinstance(source, Gram):
             weight = (source.matrix @ np.ones((source.n_items, 1))).sum()  # the sum of the Gram
             return top_eigenpairs(CentredOperator(source.matrix), rank), float(weight)
@@ -128,7 +140,7 @@ class RG2(SpectralRecipe):
         """Compute the eigenpairs from the old ones and the changed rows, with the residuals that a fit allows."""
         old, n = scorer.fixed.factors, after.n_items
         dtype, weight = old.dtype.type, float(row_sums(after.matrix).sum())
-        if change.rows.shape[0] + old.shape[1] <= MAX_REFINEMENT_SHARE * n:
+        if self.penalty == "vectors" and change.rows.shape[0] + old.shape[1] <= MAX_REFINEMENT_SHARE * n:
             start = np.zeros((n, old.shape[1] + change.rows.shape[0]), dtype)
             start[: len(old), : old.shape[1]] = old
             start[:, old.shape[1] :] = normalise_rows(change.rows, 0.5, dtype).toarray().T
@@ -148,6 +160,10 @@ class RG2(SpectralRecipe):
         """Q = V · diag((σ − l2·√(ND))^½) · (N/D)^¼, for the factors whose σ is above the threshold."""
         spectrum, weight = decomposition
         n = len(spectrum.vectors)
+        if self.penalty == "product":
+            items = np.ascontiguousarray(spectrum.vectors[:, : self.rank])
+            loss = replace(rg_loss(n, 0.0), unobserved_weight=SizePolynomial(constant=self.l2, linear=1), binary=False)
+            return Factors.of(items, items.T @ items, loss)
         sigma = n * np.sqrt(spectrum.values[: self.rank].astype(np.float64))
         shrunk = sigma - self.l2 * np.sqrt(n * weight)
         noise = 3 * np.sqrt(np.finfo(spectrum.values.dtype).eps) * n  # below it a σ is rounding error: σ² is what was computed
