@@ -87,7 +87,7 @@ def test_invalid_parameters_are_refused(refused):
         ),
         (MF, ["rank", "cosine"]),
         (LightGCN, ["rank", "n_layers", "cosine"]),
-        (Training, ["initial_sd", "dropout", "max_norm", "plateau_factor", "reload_best"]),
+        (Training, ["initial_sd", "dropout", "max_norm", "max_length", "plateau_factor", "reload_best"]),
         (Debias, ["positives", "prior", "hidden_share", "hidden_items", "weigh_positives"]),
         (MINEPlus, ["temperature", "weight", "n_negatives", "sampler"]),
         (BPR, ["temperature", "n_negatives", "sampler"]),

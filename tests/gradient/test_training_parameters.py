@@ -132,6 +132,26 @@ def test_initial_vectors_have_the_given_standard_deviation():
         assert arrays["items"].std() == pytest.approx(sd, rel=0.1)
 
 
+@pytest.mark.parametrize("loss", [SML(n_negatives=4), RG2Loss(), BPR(n_negatives=4)], ids=loss_id)
+def test_vectors_are_projected_on_a_ball_after_each_step(loss):
+    """A step is the free one, and then longer vectors are shortened; so vectors never leave the ball."""
+    training = Training(initial_sd=0.4)
+    recipe = recipe_for(loss, learning_rate=0.1, batch_size=10_000, training=training)
+    state = recipe.initial_state(EVENTS, np.float64)
+    free = FactorTrainer(recipe, EVENTS, state)
+    bounded = FactorTrainer(replace(recipe, training=replace(training, max_length=1.0)), EVENTS, state)
+    for trainer in (free, bounded):
+        trainer.train_epoch(0, 0.1)  # one step, in which every vector is updated
+    for name in ("users", "items"):
+        unbounded = free.tables[name].numpy()
+        lengths = np.linalg.norm(unbounded, axis=1, keepdims=True)
+        assert lengths.min() < 1 < lengths.max()
+        np.testing.assert_allclose(bounded.tables[name], unbounded / np.maximum(lengths, 1), atol=1e-12)
+    for number in range(1, 4):
+        bounded.train_epoch(number, 0.1)
+        assert max(float(bounded.tables[name].norm(dim=1).max()) for name in ("users", "items")) <= 1 + 1e-12
+
+
 def send_scores(recipe, scores, scratch=None, stop=None):
     """Train with these validation scores, and return the models; stop after epoch `stop`."""
     epochs, models, score = recipe.epochs(EVENTS, scratch=scratch, repeat_last=True), {}, None

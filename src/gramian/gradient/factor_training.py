@@ -244,6 +244,9 @@ class FactorTrainer(Trainer):
                 gradients = {name: (rows, gradient * factor) for name, (rows, gradient) in gradients.items()}
             for name, (rows, gradient) in gradients.items():
                 self.tables.update(name, rows, gradient, learning_rate)
+            if self.recipe.training.max_length is not None:
+                for name in ("users", "items"):
+                    self.tables.shorten(name, gradients[name][0], self.recipe.training.max_length)
         return penalty
 
     def expand_gradient(self, name: str, rows: Tensor | None, gradient: Tensor) -> Tensor:

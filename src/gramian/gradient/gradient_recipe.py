@@ -44,6 +44,9 @@ class Training(Configurable):
         like=10.0,
         at_least=1e-12,
     )
+    max_length: float | None = param(
+        None, "longest vector, to which a step shortens longer ones; 1 for SML and CML as printed", like=1.0, at_least=1e-6
+    )
     plateau_factor: float = param(
         0.5, "what the learning rate is multiplied by at a plateau, usually 0.1 to 0.5", at_least=0.01, at_most=1
     )

@@ -71,6 +71,14 @@ class RowAdam:
             square.index_copy_(0, rows, second)
             table.index_add_(0, rows, first.div_(denominator), alpha=step_size)
 
+    def shorten(self, name: str, rows: Tensor | None, max_length: float) -> None:
+        """Project these rows of a table on the ball of this radius; None: all rows."""
+        table = self.tensors[name]
+        vectors = table if rows is None else table.index_select(0, rows)
+        vectors *= (max_length / vectors.norm(dim=1, keepdim=True).clip(min=1e-30)).clip(max=1)
+        if rows is not None:
+            table.index_copy_(0, rows, vectors)
+
 
 @njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
 def update_rows(
