@@ -3,6 +3,7 @@
     python benchmarks/gradients.py choose gowalla mine+         # train and evaluate on a validation split, to choose parameters
     python benchmarks/gradients.py quality gowalla mine+        # train on the training set, evaluate on the test set; resumes
     python benchmarks/gradients.py paired gowalla ccl           # debiased against biased, with the models that `quality` saved
+    python benchmarks/gradients.py draws                        # own draws against shared ones: BPR on ml-1m, validation
     python benchmarks/gradients.py throughput                   # seconds per epoch, ours and RecBole in turn on one machine
 
 The learning rate is halved every second epoch of the last third, a schedule fixed beforehand. Parameters were chosen on
@@ -26,7 +27,7 @@ from peers import python_of, run_script
 
 import gramian as gr
 from gramian.core.epochs import Epoch
-from gramian.gradient import BPR, CCL, MF, ByPopularity, Debias, Everything, FactorModel, MINEPlus
+from gramian.gradient import BPR, CCL, MF, ByPopularity, Debias, Everything, FactorModel, MINEPlus, Uniform
 
 HERE = Path(__file__).parent
 SCRATCH = HERE / ".scratch"
@@ -38,25 +39,41 @@ def recipe_for(loss: Any, n_epochs: int = 30, cosine: bool = True, **params: Any
     return FactorModel(backbone, loss, n_epochs=n_epochs, halve_after=2, **({"learning_rate": 5e-3} | params))
 
 
+SHARED = Uniform(shared=True)  # the draws of the recorded runs but for those with own draws
 SMALL_STEPS: dict[str, Any] = {"batch_size": 512, "learning_rate": 3e-3}
 EXACT = CCL(margin=0.4, weight=150, sampler=Everything())
 # "printed": the parameters that Jin and Li (2023) print. "exact": every item is a negative.
 RECIPES = {
-    ("gowalla", "mine+ printed"): recipe_for(MINEPlus(temperature=0.4, weight=1.2), 15),
-    ("yelp2018", "mine+ printed"): recipe_for(MINEPlus(temperature=0.5, weight=1.1), 15),
-    ("gowalla", "mine+"): recipe_for(MINEPlus(temperature=0.1, weight=1.2), 36),
-    ("yelp2018", "mine+"): recipe_for(MINEPlus(temperature=0.15, weight=1.1)),
-    ("gowalla", "ccl"): recipe_for(CCL(margin=0.7, weight=100), 30, **SMALL_STEPS),
-    ("yelp2018", "ccl"): recipe_for(CCL(margin=0.7, weight=100), 18, **SMALL_STEPS),
-    ("gowalla", "ccl short"): recipe_for(CCL(margin=0.7, weight=100), 12, **SMALL_STEPS),  # as many epochs as the debiased one
-    ("yelp2018", "ccl short"): recipe_for(CCL(margin=0.7, weight=100), 9, **SMALL_STEPS),
-    ("gowalla", "ccl debiased"): recipe_for(CCL(margin=0.7, weight=100, debiased=Debias(positives=20)), 12, **SMALL_STEPS),
-    ("yelp2018", "ccl debiased"): recipe_for(CCL(margin=0.7, weight=100, debiased=Debias(positives=10)), 9, **SMALL_STEPS),
+    ("gowalla", "mine+ printed"): recipe_for(MINEPlus(temperature=0.4, weight=1.2, sampler=SHARED), 15),
+    ("yelp2018", "mine+ printed"): recipe_for(MINEPlus(temperature=0.5, weight=1.1, sampler=SHARED), 15),
+    ("gowalla", "mine+"): recipe_for(MINEPlus(temperature=0.1, weight=1.2, sampler=SHARED), 36),
+    ("yelp2018", "mine+"): recipe_for(MINEPlus(temperature=0.15, weight=1.1, sampler=SHARED)),
+    ("gowalla", "ccl"): recipe_for(CCL(margin=0.7, weight=100, sampler=SHARED), 30, **SMALL_STEPS),
+    ("yelp2018", "ccl"): recipe_for(CCL(margin=0.7, weight=100, sampler=SHARED), 18, **SMALL_STEPS),
+    ("gowalla", "ccl short"): recipe_for(
+        CCL(margin=0.7, weight=100, sampler=SHARED), 12, **SMALL_STEPS
+    ),  # as many epochs as the debiased one
+    ("yelp2018", "ccl short"): recipe_for(CCL(margin=0.7, weight=100, sampler=SHARED), 9, **SMALL_STEPS),
+    ("gowalla", "ccl debiased"): recipe_for(
+        CCL(margin=0.7, weight=100, sampler=SHARED, debiased=Debias(positives=20)), 12, **SMALL_STEPS
+    ),
+    ("yelp2018", "ccl debiased"): recipe_for(
+        CCL(margin=0.7, weight=100, sampler=SHARED, debiased=Debias(positives=10)), 9, **SMALL_STEPS
+    ),
     ("gowalla", "ccl exact"): recipe_for(EXACT, 24, learning_rate=1e-3),
     ("gowalla", "ccl exact debiased"): recipe_for(replace(EXACT, debiased=Debias()), 24, learning_rate=1e-3),
     ("gowalla", "ccl exact wider"): recipe_for(replace(EXACT, margin=0.6, weight=200), 36, learning_rate=1e-3),
-    ("gowalla", "bpr"): recipe_for(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 27, cosine=False, l2=1e-3),
-    ("yelp2018", "bpr"): recipe_for(BPR(n_negatives=256, sampler=ByPopularity(power=0.5)), 18, cosine=False, l2=1e-3),
+    ("gowalla", "bpr"): recipe_for(
+        BPR(n_negatives=256, sampler=ByPopularity(power=0.5, shared=True)), 27, cosine=False, l2=1e-3
+    ),
+    # Own draws, with the sizes of the public configurations of SimpleX (CCL) and BARS (BPR).
+    ("gowalla", "ccl own"): recipe_for(CCL(margin=0.9, weight=150), 40, batch_size=256, learning_rate=1.5e-3),
+    ("yelp2018", "ccl own"): recipe_for(CCL(margin=0.9, weight=150), 40, batch_size=512, learning_rate=1.5e-3),
+    ("gowalla", "bpr own"): recipe_for(BPR(n_negatives=300), 40, cosine=False, batch_size=256, learning_rate=1e-3),
+    ("yelp2018", "bpr own"): recipe_for(BPR(n_negatives=300), 40, cosine=False, batch_size=256, learning_rate=1e-3),
+    ("yelp2018", "bpr"): recipe_for(
+        BPR(n_negatives=256, sampler=ByPopularity(power=0.5, shared=True)), 18, cosine=False, l2=1e-3
+    ),
 }
 PAIRS = {"ccl": ("ccl debiased", "ccl short"), "ccl exact": ("ccl exact debiased", "ccl exact")}
 
@@ -106,6 +123,27 @@ def paired(data: str, loss: str) -> None:
         append("gradients", {"job": "paired", "data": data, "loss": loss, **vars(comparison)})
 
 
+def draws(n_epochs: int) -> None:
+    """Train BPR with 10 negatives on ml-1m, prepared as in papers/rgx-ml-1m.toml: own draws, and draws shared by a batch."""
+    events = gr.datasets.load("ml-1m", min_value=3).k_core(5)
+    validation = gr.split.weak(events, validation=0.1, test=0.1, seed=0).validation
+    assert validation is not None
+    for shared in (False, True):
+        loss = BPR(n_negatives=10, sampler=Uniform(shared=shared))
+        recipe = FactorModel(MF(rank=64), loss, learning_rate=2e-3, n_epochs=n_epochs)
+        row = {"job": "draws", "data": "ml-1m", "loss": "bpr", "shared": shared, "recipe": recipe.to_json()}
+        seconds, started, curve = 0.0, time.perf_counter(), {}
+        for epoch in recipe.epochs(validation.train, n_threads=1):
+            seconds += time.perf_counter() - started
+            curve[epoch.number] = gr.evaluate(epoch.model, validation, ["ndcg@10"]).mean["ndcg@10"]
+            print(
+                f"{'shared' if shared else 'own':<6} | {epoch.number:>3} | {seconds:5.0f} s | {curve[epoch.number]:.4f}",
+                flush=True,
+            )
+            started = time.perf_counter()
+        append("gradients", row | {"seconds": seconds, "curve": curve, "ndcg@10": curve[n_epochs]})
+
+
 def throughput(rounds: int) -> None:
     """Time epochs on gowalla: rank 64, batches of 2,048, uniform negatives, for each interaction or shared by a batch."""
     train = gr.split.published("gowalla").train
@@ -137,6 +175,7 @@ if __name__ == "__main__":
         job.add_argument("loss", choices=sorted(PAIRS if name == "paired" else {loss for _, loss in RECIPES}))
         if name == "quality":
             job.add_argument("--every", type=int, default=5)
+    jobs.add_parser("draws").add_argument("--n-epochs", type=int, default=8)
     jobs.add_parser("throughput").add_argument("--rounds", type=int, default=3)
     arguments = vars(parser.parse_args())
     globals()[arguments.pop("job")](**arguments)

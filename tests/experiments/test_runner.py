@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import gramian as gr
@@ -253,6 +254,41 @@ def test_models_are_compared_with_the_best_user_by_user(tmp_path, fits):
 
 def recipe_of(cell):
     return gr.MODELS[cell.fit["recipe"]["name"]](**cell.fit["recipe"]["params"])
+
+
+def test_curves_along_a_parameter_and_over_seeds(tmp_path):
+    params = {"backbone": "mf(rank=4, cosine=True)", "loss": "ccl(n_negatives=3, debiased=debias())", "n_epochs": 2}
+    curves = (
+        Curve("some", "positives", "FactorModel", params, values=(1, 4)),
+        Curve("some", "unobserved_weight", "IALS", {"rank": 4, "n_epochs": 2}, values=(0.1, 1), seeds=3, name="three"),
+        Curve("some", "epoch", "IALS", {"rank": 4, "n_epochs": 6}, seeds=2, patience=1),
+        Curve("some", "l2", "IALS", {"rank": 4, "n_epochs": 6}, values=(0.1,), patience=1),
+    )
+    path = tmp_path / "j.jsonl"
+    for _ in range(2):  # the second run has nothing to do
+        bench = Benchmark(path)
+        bench.run(table(curves=curves))
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["along"] for row in rows] == [curve.along for curve in curves]
+    split = gr.split.strong(EVENTS).validation
+    for point in rows[0]["points"]:
+        recipe = curves[0].build_recipe()
+        debias = replace(recipe.loss.debiased, positives=point["at"])
+        recipe = replace(recipe, loss=replace(recipe.loss, debiased=debias))
+        assert point["value"] == pytest.approx(gr.evaluate(recipe.fit(split.train), split, ["ndcg@20"])["ndcg@20"])
+    assert (rows[1]["name"], rows[1]["seeds"]) == ("three", 3)
+    for point in rows[1]["points"]:
+        recipes = [gr.IALS(rank=4, n_epochs=2, unobserved_weight=point["at"], seed=seed) for seed in range(3)]
+        values = [gr.evaluate(recipe.fit(split.train), split, ["ndcg@20"])["ndcg@20"] for recipe in recipes]
+        assert point["values"] == pytest.approx(values)
+        assert point["value"] == pytest.approx(np.mean(values))
+        assert point["deviation"] == pytest.approx(np.std(values, ddof=1))
+    paths = [gr.epoch_path(gr.IALS(rank=4, n_epochs=6, seed=seed), split, ["ndcg@20"], patience=1) for seed in range(2)]
+    n_epochs = min(len(path.reports) for path in paths)
+    assert [point["at"] for point in rows[2]["points"]] == list(range(1, n_epochs + 1))
+    best = gr.epoch_path(gr.IALS(rank=4, n_epochs=6, l2=0.1), split, ["ndcg@20"], patience=1)
+    value = max(report["ndcg@20"] for report in best.reports.values())
+    assert rows[3]["points"][0]["value"] == pytest.approx(value, rel=1e-6)
 
 
 def test_curves_are_those_of_the_library(tmp_path):

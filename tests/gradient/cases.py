@@ -21,6 +21,7 @@ from gramian.gradient import (
     FactorModel,
     InfoNCE,
     LightGCN,
+    MeanDifference,
     MINEPlus,
     MultDAE,
     MultVAE,
@@ -53,10 +54,16 @@ BIASED_LOSSES = [
     InfoNCE(temperature=0.6, weight=1.5),
     MINE(),
     MINEPlus(temperature=0.5, weight=1.2),
+    MeanDifference(),
     RG2Loss(),
 ]
 DEBIASED_LOSSES = [
     replace(loss, debiased=Debias(positives=4, prior=0.2)) for loss in BIASED_LOSSES if hasattr(loss, "debiased")
+]
+DEBIASED_LOSSES += [
+    replace(loss, debiased=replace(loss.debiased, weigh_positives=True))
+    for loss in DEBIASED_LOSSES
+    if isinstance(loss, MSE | CCL)
 ]
 ALL_LOSSES = [*BIASED_LOSSES, *DEBIASED_LOSSES]
 EVERYTHING_LOSSES = [
@@ -71,6 +78,7 @@ def loss_id(loss):
     return (
         type(loss).__name__
         + (" debiased" if getattr(loss, "debiased", None) else "")
+        + (" as printed" if getattr(loss, "debiased", None) and loss.debiased.weigh_positives else "")
         + (" everything" if is_everything else "")
     )
 

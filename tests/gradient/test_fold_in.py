@@ -68,7 +68,21 @@ def test_fold_in_minimises_the_loss(loss):
             z[6] = minimize(lambda bias, z=z: value(np.append(z[:6], bias)), [0.0], method="Nelder-Mead").x[0]
         best, initial = min(minimum.fun for minimum in minima), value(start)
         assert value(z) <= initial + 1e-9
-        assert value(z) - best <= 0.1 * (initial - best) + 1e-3
+        assert value(z) - best <= 0.15 * (initial - best) + 1e-3  # CCL has kinks, at which a descent may stop early
+
+
+def test_weight_decay_is_a_penalty_on_a_users_vector_once():
+    """Not once per interaction, as l2 is: beside the mean over a user's interactions it weighs ½ · weight_decay · D/|I_u|."""
+    recipe = recipe_for(MINEPlus(n_negatives=8), l2=0.01)
+    state = next(recipe.iterate(EVENTS, recipe.initial_state(EVENTS, np.float64)))
+    histories, z = EVENTS.matrix[:5], np.random.default_rng(0).standard_normal((5, 6))
+    plain, decayed = (
+        FoldInProblem(r.to_scorer(EVENTS, state), histories).value_and_gradient(z, np.arange(5))
+        for r in (recipe, replace(recipe, weight_decay=1e-3))
+    )
+    penalty = 1e-3 / 2 * EVENTS.n_interactions / np.diff(histories.indptr)
+    np.testing.assert_allclose(decayed[0] - plain[0], penalty * (z**2).sum(1))
+    np.testing.assert_allclose(decayed[1] - plain[1], 2 * penalty[:, None] * z)
 
 
 def test_gradients_are_backpropagated_through_every_geometry():
@@ -123,7 +137,8 @@ def test_the_linear_system_of_a_squared_loss_minimises_it(loss, sampler):
     """The gradient of the loss with every item as a negative is 0 at the solution."""
     if hasattr(loss, "sampler"):
         loss = replace(loss, sampler=sampler)
-    model = recipe_for(loss, n_epochs=5, l2=0.02).fit(EVENTS, dtype="float64")
+    model = recipe_for(loss, n_epochs=5, l2=0.02, weight_decay=1e-4).fit(EVENTS, dtype="float64")
+    l2 = 0.02 + 1e-4 / 2 * EVENTS.n_interactions / 3
     q = model.scorer.fixed.factors
     history = sp.csr_array((np.ones(3), ([0, 0, 0], [0, 3, 9])), (1, N))
     p = model.scorer.user_vectors(history)
@@ -132,7 +147,7 @@ def test_the_linear_system_of_a_squared_loss_minimises_it(loss, sampler):
 
     def value(p):
         y = p @ q.T
-        return float(loss(Scores(y[:, [0, 3, 9]], third, y, N, negative_log_weight=log_q))[0][0]) + 0.02 * float((p**2).sum())
+        return float(loss(Scores(y[:, [0, 3, 9]], third, y, N, negative_log_weight=log_q))[0][0]) + l2 * float((p**2).sum())
 
     for factor in range(p.shape[1]):
         step = np.zeros_like(p)

@@ -19,6 +19,7 @@ from gramian.gradient import (
     UIB,
     Debias,
     InfoNCE,
+    MeanDifference,
     MINEPlus,
     RG2Loss,
     SampledSoftmax,
@@ -60,7 +61,7 @@ def to_tensors(s):
     return Scores(*[torch.from_numpy(field) if isinstance(field, np.ndarray) else field for field in s])
 
 
-def loss_in_loops(loss, s, row):
+def loss_in_loops(loss, s, row):  # noqa: PLR0915 - one branch for each loss
     """The papers' formulas, in loops over the positives and negatives of one row."""
     n, size = s.n_negatives, s.negatives.shape[1]
     share = np.full(size, 1 / size) if s.negative_log_weight is None else np.exp(s.negative_log_weight)
@@ -94,6 +95,8 @@ def loss_in_loops(loss, s, row):
         elif isinstance(loss, MSE | CCL):
             negative_term = (lambda v: v**2) if isinstance(loss, MSE) else (lambda v: max(0, v - loss.margin))
             value = (1 - y[i]) ** 2 if isinstance(loss, MSE) else 1 - y[i]
+            if loss.debiased and loss.debiased.weigh_positives:
+                value *= s.prior[row, 0]
             value += loss.weight * sum(p * negative_term(o) for p, o in zip(share, negatives, strict=True))
             if loss.debiased:
                 extra = zip(s.extra_positive_weight[row], s.extra_positives[row], strict=True)
@@ -106,6 +109,8 @@ def loss_in_loops(loss, s, row):
                 positive_mean = sum(p * exp(k / t) for p, k in extra)
                 mean = max((mean - tau * positive_mean) / (1 - tau), exp(-1 / t))
             value = -log(exp(y[i] / t) / (exp(y[i] / t) + loss.weight * n * mean))
+        elif isinstance(loss, MeanDifference):
+            value = sum(p * (o - y[i]) for p, o in zip(share, negatives, strict=True))
         elif isinstance(loss, MINE | MINEPlus):
             value = -y[i] / t + getattr(loss, "weight", 1) * log(
                 sum(n * p * exp(o / t) for p, o in zip(share, negatives, strict=True))
@@ -183,6 +188,19 @@ def test_debiasing_with_prior_0_changes_nothing(loss):
     assert not np.allclose(with_prior(random_scores(with_prior))[0], biased_value)
 
 
+@pytest.mark.parametrize("loss", [MSE(weight=3), CCL(margin=0.1, weight=4)], ids=loss_id)
+def test_equation_22_is_the_debiased_loss_with_another_weight(loss):
+    """With one τ: τ times the loss whose weight is divided by τ. So what matters is weight·τ, or the weight of the paper."""
+    tau = 0.05
+    ours = replace(loss, weight=loss.weight / tau, debiased=Debias(prior=tau))
+    printed = replace(loss, debiased=Debias(prior=tau, weigh_positives=True))
+    s = random_scores(printed)
+    (value, gradients), (other_value, other_gradients) = printed(s), ours(s)
+    np.testing.assert_allclose(value, tau * other_value)
+    for name in ("positives", "negatives", "extra_positives"):
+        np.testing.assert_allclose(getattr(gradients, name), tau * getattr(other_gradients, name))
+
+
 def test_priors_follow_the_size_of_the_history():
     assert Debias(hidden_items=10).priors(np.array([5, 20]), 100).tolist() == pytest.approx([0.15, 0.3])
     assert Debias(hidden_share=0.5).priors(np.array([10, 20]), 100).tolist() == pytest.approx([0.15, 0.3])
@@ -203,6 +221,45 @@ def test_sampled_softmax_over_all_items_equals_softmax():
     by_score[:, 2] += full[1].positives[:, 0]
     sampled_by_score[:, 2] += sampled[1].positives[:, 0]
     np.testing.assert_allclose(sampled_by_score, by_score, atol=1e-12)
+
+
+def test_sampled_softmax_without_its_correction_is_info_nce():
+    """As Pu et al. print it for uniform draws: −log(e^{y_i}/(e^{y_i} + Σ_j e^{y_j})), with no factor for q."""
+    s = random_scores(MINE(), positives=1, weighted=False)
+    printed = -np.log(np.exp(s.positives[:, 0]) / (np.exp(s.positives[:, 0]) + np.exp(s.negatives).sum(1)))
+    np.testing.assert_allclose(InfoNCE(temperature=1)(s)[0], printed)
+    uncorrected = SampledSoftmax()(s._replace(log_q=np.full(5, -log(5))))  # q_j = 1/N: what the correction divides by is 1
+    np.testing.assert_allclose(uncorrected[0], printed)
+    for name in ("positives", "negatives"):
+        np.testing.assert_allclose(getattr(uncorrected[1], name), getattr(InfoNCE(temperature=1)(s)[1], name))
+    corrected = SampledSoftmax()(s._replace(log_q=np.full(5, -log(1000))))  # of 1,000 items
+    assert (corrected[0] > printed + 1).all()
+
+
+def test_rg2_is_no_upper_bound_of_softmax():
+    """Pu et al. (2024, B.2; 2025, Proposition 7) claim RG² + log N ≥ softmax. One large score of a positive refutes it."""
+
+    def gap(o):  # RG² + log N − softmax, of the first item as the positive
+        s = Scores(o[None, :1], np.ones((1, 1)), o[None], len(o))
+        return float(RG2Loss()(s)[0][0] - Softmax()(s)[0][0]) + log(len(o))
+
+    assert gap(np.array([7.0] + [0.0] * 999)) == pytest.approx(-0.061 - 0.648, abs=1e-3)
+    assert gap(np.array([0.1] + [0.0] * 999)) < 0  # small scores, too: the third-order term has no sign
+    assert gap(np.array([1.0, -1.0] * 500)) > 0
+
+
+def test_softmax_bounds_ndcg_and_the_minimum_of_rg2_has_the_order_of_the_probabilities():
+    """log NDCG ≥ −softmax (Bruch et al. 2019); the scores of least expected RG² are N·p − 1, so RG² is DCG-consistent."""
+    rng = np.random.default_rng(0)
+    for scale in (0.1, 1, 10):
+        o = scale * rng.standard_normal((200, 30))
+        softmax = Softmax()(Scores(o[:, :1], np.ones((200, 1)), o, 30))[0]
+        rank = 1 + (o > o[:, :1]).sum(1)
+        assert (np.log(np.log(2) / np.log(1 + rank)) >= -softmax - 1e-12).all()
+    p = rng.dirichlet(np.ones(30))
+    s = Scores((30 * p - 1)[None], p[None], (30 * p - 1)[None], 30)
+    gradients = RG2Loss()(s)[1]
+    np.testing.assert_allclose(gradients.positives + gradients.negatives, 0, atol=1e-12)
 
 
 def test_rg2_is_the_second_order_expansion_of_softmax():

@@ -30,6 +30,7 @@ from gramian.gradient import (
     LightGCN,
     MINEPlus,
     MultVAE,
+    Training,
     Uniform,
 )
 from gramian.gradient.backbones import BACKBONES
@@ -60,6 +61,10 @@ def test_invalid_parameters_are_refused(refused):
         (lambda: FactorModel(MF(rank=N)).fit(EVENTS), "rank"),
         (lambda: FactorModel(MF(rank=4)).fit(gr.Interactions.of(X * 2)), "0/1"),
         (lambda: MultVAE(dropout=1), "dropout"),
+        (lambda: FactorModel(weight_decay=-1), "weight_decay"),
+        (lambda: FactorModel(training="training(dropout=1)"), "dropout of Training"),
+        (lambda: FactorModel(training=Training(max_norm=0)), "max_norm of Training"),
+        (lambda: FactorModel(training=Training(plateau_factor=2)), "plateau_factor of Training"),
     ):
         with refused(mentioning=word):
             make()
@@ -75,11 +80,15 @@ def test_invalid_parameters_are_refused(refused):
     [
         (
             FactorModel,
-            ["backbone", "loss", "n_epochs", "batch_size", "learning_rate", "l2", "halve_after", "seed", "device"],
+            [
+                *("backbone", "loss", "n_epochs", "batch_size", "learning_rate", "l2", "halve_after", "seed", "device"),
+                *("weight_decay", "training"),
+            ],
         ),
         (MF, ["rank", "cosine"]),
         (LightGCN, ["rank", "n_layers", "cosine"]),
-        (Debias, ["positives", "prior", "hidden_share", "hidden_items"]),
+        (Training, ["initial_sd", "dropout", "max_norm", "max_length", "plateau_factor", "reload_best"]),
+        (Debias, ["positives", "prior", "hidden_share", "hidden_items", "weigh_positives"]),
         (MINEPlus, ["temperature", "weight", "n_negatives", "sampler"]),
         (BPR, ["temperature", "n_negatives", "sampler"]),
         (CCL, ["margin", "weight", "n_negatives", "sampler", "debiased"]),
@@ -98,7 +107,7 @@ def test_importing_the_package_does_not_import_pytorch():
 
 
 def test_losses_and_backbones_are_parsed_as_they_are_printed():
-    with_samplers = [CCL(sampler=ByPopularity(power=0.5, shared=False)), BPR(sampler=InBatch())]
+    with_samplers = [CCL(sampler=ByPopularity(power=0.5, shared=True)), BPR(sampler=InBatch())]
     for loss in (*BIASED_LOSSES, *DEBIASED_LOSSES, *with_samplers, *EVERYTHING_LOSSES):
         recipe = recipe_for(loss)
         assert FactorModel(str(recipe.backbone), str(loss)).loss == loss
@@ -107,7 +116,7 @@ def test_losses_and_backbones_are_parsed_as_they_are_printed():
     assert {type(loss) for loss in BIASED_LOSSES} == set(LOSSES.values())
 
 
-@pytest.mark.parametrize("part", [*gr.MODELS.values(), Debias, *LOSSES.values(), *BACKBONES, *SAMPLERS])
+@pytest.mark.parametrize("part", [*gr.MODELS.values(), Debias, Training, *LOSSES.values(), *BACKBONES, *SAMPLERS])
 def test_every_part_and_every_parameter_is_documented(part):
     assert inspect.cleandoc(part.__doc__)
     assert part.__doc__ != f"{part.__name__}()"  # what dataclass writes without a docstring
@@ -116,8 +125,8 @@ def test_every_part_and_every_parameter_is_documented(part):
 
 def test_memory_estimates_cover_a_step_and_the_checkpoints():
     shared, own = (FactorModel(MF(rank=8), BPR(n_negatives=50, sampler=Uniform(shared=s))) for s in (True, False))
-    gathered = min(2048, EVENTS.n_interactions) * 50 * 8 * 4
-    assert own.fit_bytes(EVENTS, np.float32) - shared.fit_bytes(EVENTS, np.float32) >= 2 * gathered
+    draws = min(2048, EVENTS.n_interactions) * 50 * 8
+    assert own.fit_bytes(EVENTS, np.float32) - shared.fit_bytes(EVENTS, np.float32) >= 2 * draws
     by_user = recipe_for(CCL(sampler=Everything()), backbone=MF(rank=8))
     assert by_user.fit_bytes(EVENTS, np.float32) >= 2 * by_user.max_users_per_batch(EVENTS) * N * 4
     for recipe in (shared, by_user, recipe_for(SML(), backbone=MF(rank=8)), MultVAE(rank=4, hidden=6)):

@@ -36,7 +36,7 @@ from gramian.gradient.trainer import seed_generator
 
 def test_negatives_are_drawn_with_the_samplers_probabilities():
     popularity = SKEWED.popularity
-    for sampler in (Uniform(), Uniform(shared=False), ByPopularity(power=0.5), ByPopularity(), InBatch()):
+    for sampler in (Uniform(), Uniform(shared=True), ByPopularity(power=0.5), ByPopularity(shared=True), InBatch()):
         probabilities = np.exp(sampler.log_probabilities(popularity))
         assert probabilities.sum() == pytest.approx(1)
         recipe = FactorModel(MF(rank=4), BPR(n_negatives=20_000, sampler=sampler))
@@ -161,7 +161,7 @@ def test_step_on_users_equals_a_step_on_all_their_interactions(backbone, loss, m
     state, users = random_state(recipe), torch.tensor([7, 2, 40, 11])
     trainer = FactorTrainer(recipe, EVENTS, state)
     recorded = record_updates(trainer, monkeypatch)
-    value = trainer.step_on_users(users, 0.1)
+    value = trainer.step_on_users(users, seed_generator(trainer.device, 0), 0.1)
     histories = trainer.columns.split(trainer.sizes.tolist())
     rows, columns = torch.repeat_interleave(users, trainer.sizes[users]), torch.cat([histories[u] for u in users.tolist()])
     naive = replace(recipe, loss=loss.all_items_loss())

@@ -58,7 +58,7 @@ def test_trainings_are_reproducible_and_resume_to_the_same_bits(loss, tmp_path):
     assert np.array_equal(resumed[-1].model.scores(EVENTS), whole.scores(EVENTS))
 
 
-@pytest.mark.parametrize("sampler", [Uniform(shared=False), ByPopularity(power=0.5), InBatch()], ids=str)
+@pytest.mark.parametrize("sampler", [Uniform(shared=True), ByPopularity(power=0.5), InBatch()], ids=str)
 @pytest.mark.parametrize("loss", [SampledSoftmax(n_negatives=8), BPR(n_negatives=8), MSE(n_negatives=8)], ids=loss_id)
 def test_training_learns_with_every_sampler(loss, sampler):
     recipe = recipe_for(replace(loss, sampler=sampler), n_epochs=30, learning_rate=0.03)

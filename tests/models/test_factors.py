@@ -143,6 +143,27 @@ def test_rg2_is_the_soft_thresholded_svd(x, rank, l2):
     np.testing.assert_allclose(model.scores(gr.Interactions.of(x)), rg2_twin(x, rank, l2), atol=1e-6)
 
 
+@pytest.mark.parametrize("l2", [0, 3, 100])
+def test_rg2_with_a_penalty_on_the_product_is_a_truncated_svd(l2, refused):
+    """Of the rows |I_x|/√(|I_x| + l2) · t_x; no other scores of the same rank have a lower Σ |I_x|·‖t_x − y_x‖² + l2·‖Y‖²."""
+    model = gr.RG2(rank=4, l2=l2, penalty="product").fit(EVENTS, dtype="float64")
+    s, target = SIZES[:, None], N * X / SIZES[:, None] - 1
+    u, sigma, vt = np.linalg.svd(s / np.sqrt(s + l2) * target, full_matrices=False)
+    scores = model.scores(EVENTS)
+    np.testing.assert_allclose(scores, (u[:, :4] * sigma[:4]) @ vt[:4] / np.sqrt(s + l2), atol=1e-6)
+    p, q = np.linalg.lstsq(vt[:4].T, scores.T, rcond=None)[0].T, vt[:4].T
+
+    def loss(p, q):
+        return float((s * (target - p @ q.T) ** 2).sum() + l2 * ((p @ q.T) ** 2).sum())
+
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        step_p, step_q = 1e-3 * rng.standard_normal(p.shape), 1e-3 * rng.standard_normal(q.shape)
+        assert loss(p + step_p, q + step_q) > loss(p, q)
+    with refused(mentioning="interactions for RG2"):
+        gr.RG2(rank=4, penalty="product").fit_gram(gr.Gram.of(EVENTS, user_power=0.5))
+
+
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -183,6 +204,34 @@ def test_rgx_without_interaction_is_rg2als_and_the_printed_update_is_equation_38
         a = p.T @ np.diag(weight[:, i] - v) @ p + 0.1 * weight[:, i].sum() * np.eye(5)
         q[i] = np.linalg.solve(a, (target[:, i] * weight[:, i]) @ p)
     np.testing.assert_allclose(found.users @ found.items.T, p @ q.T, atol=1e-8)
+
+
+@pytest.mark.parametrize("beta", [0, 0.5])
+def test_rgx_as_its_authors_run_it(beta):
+    """Half steps in the units of the public code, with the right sign of the targets −1 in the items' step."""
+    alpha, l2 = 0.03, 0.035
+    recipe = gr.RGX(rank=5, l2=l2, positive_weight=alpha, interaction=beta, form="public", solver=gr.Cholesky())
+    start = states(recipe, 2)[-1]
+    found = next(recipe.iterate(EVENTS, start))
+    shared = (1 - beta) * SIZES / (2 * N)  # the weight of every item of a user
+    right_side = X * (0.5 + alpha) - SIZES[:, None] / (2 * N)
+    p, q = np.empty_like(start.users), np.empty_like(start.items)
+    for u in range(M):
+        weight = shared[u] + alpha * X[u]
+        a = start.items.T @ np.diag(weight) @ start.items + l2 * (SIZES[u] / 2 + alpha * N) * np.eye(5)
+        p[u] = np.linalg.solve(a, right_side[u] @ start.items)
+    for i in range(N):
+        weight = shared + alpha * X[:, i]
+        a = p.T @ np.diag(weight) @ p + l2 * (SIZES.sum() / (2 * N) + alpha * M) * np.eye(5)
+        q[i] = np.linalg.solve(a, right_side[:, i] @ p)
+    np.testing.assert_allclose(found.users @ found.items.T, p @ q.T, atol=1e-8)
+    y = p @ q.T
+    loss = (shared[:, None] * y**2 - 2 * right_side * y + alpha * X * (y**2 + 1)).sum() + (N - SIZES).sum() / 2
+    loss += l2 * ((SIZES / 2 + alpha * N) @ (p**2).sum(1) + (SIZES.sum() / (2 * N) + alpha * M) * (q**2).sum())
+    assert found.objective == pytest.approx(2 * N * loss)
+    if beta == 0:
+        plain = gr.RG2ALS(rank=5, l2=l2, positive_weight=alpha, solver=gr.Cholesky())
+        assert np.array_equal(next(plain.iterate(EVENTS, start)).items, found.items)
 
 
 def test_sampled_softmax_weights_are_equation_19_and_32():

@@ -29,6 +29,15 @@ data = "gowalla"
 along = "epoch"
 recipe = "IALS"
 params = {rank = 64}
+seeds = 3                                                       # mean and deviation over so many seeds
+patience = 4                                                    # stop after so many epochs without improvement
+
+[[curve]]                                                       # or along any parameter of a recipe, its loss or another part
+data = "gowalla"
+along = "temperature"
+values = [0.1, 0.2, 0.4]
+recipe = "FactorModel"
+params = {loss = "mineplus(weight=1.1)"}
 
 [[curve]]
 data = "gowalla"
@@ -64,6 +73,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gramian.core.epochs import EpochRecipe
+from gramian.core.params import Configurable
 from gramian.core.recipe import Recipe
 from gramian.core.registry import MODELS
 from gramian.data import datasets
@@ -77,6 +87,7 @@ from gramian.models.shrinkage import LRR, VLAE
 from gramian.models.spectral import SpectralRecipe
 from gramian.tuning.factor_weights import search_factor_weights
 from gramian.tuning.space import Space
+from gramian.validation import is_number
 
 TomlSection = TypeVar("TomlSection")
 COSTS = {"minutes", "GB", "rank"}  # columns of a table that are not metrics: the cost of a fit, and the rank of the model
@@ -365,18 +376,25 @@ class ModelEntry:
 
 @dataclass(frozen=True)
 class Curve:
-    """The quality of one recipe by rank or by epoch.
+    """The quality of one recipe by rank, by epoch, or along another of its parameters.
 
     Parameters
     ----------
     data
         The name of a data set of the experiment.
     along
-        "rank" or "epoch".
+        "rank", "epoch", or the name of a parameter of the recipe or of one of its parts, such as the loss.
     recipe, params
         The model and its parameters.
     ranks
         The ranks to evaluate, if `along` is "rank".
+    values
+        The values to evaluate of any other parameter.
+    seeds
+        How many seeds to train with, from 0; a point is then their mean, with its standard deviation.
+    patience
+        The number of epochs without improvement on the validation split after which a training stops. A point along a parameter
+        is then the best epoch. If left out, every training runs to its last epoch.
     search
         Parameter → values to try at every rank on the validation split, beside those in `params`. The best point of each rank
         is tested. If left out, nothing is tuned and the curve is one of the validation split.
@@ -391,6 +409,22 @@ class Curve:
     ranks: tuple[int, ...] = (8, 16, 32, 64, 128, 256)
     search: Mapping[str, Any] | None = None
     name: str | None = None
+    values: tuple[Any, ...] = ()
+    seeds: int = 1
+    patience: int | None = None
+
+    @property
+    def axis(self) -> Any:
+        """What tells curves of the same recipe apart, in the key of a journal."""
+        if self.along == "rank" and not self.values:
+            return [*self.ranks, *([dict(self.search)] if self.search is not None else [])]
+        if self.along == "epoch" and self.seeds == 1 and self.patience is None:
+            return "epochs"
+        return [self.along, *self.values, self.seeds, self.patience]
+
+    def points(self, recipe: Recipe) -> list[Recipe]:
+        """Return the recipe with each of the values."""
+        return [replace_param(recipe, self.along, value) for value in self.values]
 
     def build_recipe(self) -> Recipe:
         """Return the recipe with its parameters."""
@@ -558,12 +592,40 @@ def _require_claim(claim: Claim, models: list[str]) -> None:
         raise InvalidInput(f"two models of the table ({', '.join(models)})", " and ".join(claim.pair), "Correct the file")
 
 
+def replace_param(recipe: Recipe, name: str, value: Any) -> Recipe:
+    """Return the recipe with another value of a parameter, which may be one of its parts': of a loss, or of its debiasing."""
+    replaced = _replace_param(recipe, name, value)
+    if replaced is None:
+        raise InvalidInput(f"a parameter of {recipe} or of its parts", repr(name), "Correct its name")
+    assert isinstance(replaced, Recipe)
+    return replaced
+
+
+def _replace_param(configurable: Configurable, name: str, value: Any) -> Configurable | None:
+    if name in configurable.params:
+        return replace(configurable, **{name: value})  # type: ignore[type-var]
+    for key, part in configurable.params.items():
+        inner = _replace_param(part, name, value) if isinstance(part, Configurable) else None
+        if inner is not None:
+            return replace(configurable, **{key: inner})  # type: ignore[type-var]
+    return None
+
+
 def _require_curve(curve: Curve, data_names: list[str]) -> None:
     recipe, recipe_class = curve.build_recipe(), CURVE_RECIPES.get(curve.along)
+    if curve.seeds < 1 or (curve.patience is not None and curve.patience < 1):
+        raise InvalidInput("at least one seed and a patience of at least 1", f"{curve.seeds}, {curve.patience}", "Correct it")
+    if curve.seeds > 1:
+        replace_param(recipe, "seed", 0)
+    is_plain = curve.search is None and curve.along != "epoch" and all(is_number(value) for value in curve.values)
+    if curve.values and curve.data in data_names and is_plain:
+        curve.points(recipe)  # raises InvalidInput for values that the parameter cannot have
+        return
     is_tuned = curve.search is not None
     has_axis = "rank" in recipe.params if is_tuned else isinstance(recipe, recipe_class or Recipe)
     if recipe_class is None or curve.data not in data_names or not has_axis or (is_tuned and curve.along != "rank"):
-        expected = "a curve along the ranks of a low-rank model or the epochs of a trained one, on a data set of the file"
+        expected = "a curve along the ranks of a low-rank model, the epochs of a trained one or the `values` of another "
+        expected += "parameter, on a data set of the file"
         raise InvalidInput(expected, f"{curve.along} of {curve.recipe} on {curve.data}", "Correct it")
     if is_tuned:
         curve.search_points(curve.ranks[0])

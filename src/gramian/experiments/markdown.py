@@ -142,14 +142,14 @@ class JournalTables:
         ]
         return markdown_table(["", *heads, "share of the lists of the last group"], rows)
 
-    def curves(self, table: str, data: str) -> str:
-        """Return the tuned curves of a table by rank: a row for each rank, a column for each curve."""
+    def curves(self, table: str, data: str, along: str = "rank") -> str:
+        """Return the tuned curves of a table by rank, or those along a parameter: a row for each value."""
         self._find(table)
-        rows = [row for row in self._curves(table, data, "rank") if "tuned" in row]
-        values = {row["name"]: {point["at"]: point["value"] for point in row["points"]} for row in rows}
-        ranks = sorted({rank for curve in values.values() for rank in curve})
-        lines = [[f"{rank:,}", *(format_figure(curve.get(rank), "") for curve in values.values())] for rank in ranks]
-        return markdown_table(["rank", *values], lines) if lines else f"*Not run yet: `gramian benchmark {table}`.*"
+        rows = [row for row in self._curves(table, data, along) if "tuned" in row or along != "rank"]
+        values = {label_curve(row, rows): {point["at"]: point["value"] for point in row["points"]} for row in rows}
+        settings = sorted({setting for curve in values.values() for setting in curve})
+        lines = [[f"{at:,}", *(format_figure(curve.get(at), "") for curve in values.values())] for at in settings]
+        return markdown_table([along, *values], lines) if lines else f"*Not run yet: `gramian benchmark {table}`.*"
 
     def epochs(self, table: str, data: str) -> str:
         """Return the best epoch of every curve by epochs, and the training time until then; the best curve first."""
@@ -157,7 +157,7 @@ class JournalTables:
         curves = self._curves(table, data, "epoch")
         best = {label_curve(row, curves): max(row["points"], key=lambda point: point["value"]) for row in curves}
         rows = [
-            [name, f"{point['value']:.4f}", str(point["at"]), format_duration(point["seconds"])]
+            [name, format_point(point), str(point["at"]), format_duration(point["seconds"])]
             for name, point in sorted(best.items(), key=lambda item: -item[1]["value"])
         ]
         metric = curves[0]["metric"] if curves else "metric"
@@ -185,6 +185,11 @@ class JournalTables:
 def has_ndcg_by_popularity(cell: Cell) -> bool:
     """Whether the fit of a cell was broken down by popularity, with an ndcg for each group."""
     return cell.fit is not None and all("ndcg" in group for group in cell.fit.get("popularity", [{}]))
+
+
+def format_point(point: JournalRow) -> str:
+    """Return the value of a point, with its standard deviation over seeds if there were several."""
+    return f"{point['value']:.4f}" + (f" ± {point['deviation']:.4f}" if "deviation" in point else "")
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -83,7 +83,11 @@ def draw_pictures(
     if len(fits) >= MIN_POINTS:
         yield from draw_costs(name, data, metric, fits, pictures)
         yield from draw_breakdowns(name, data, metric, fits, pictures)
-    for along, x_label, log_base in (("rank", "rank", 2.0), ("epoch", "training time (seconds)", 10.0)):
+    axes = {"rank": ("rank", 2.0), "epoch": ("training time (seconds)", 10.0)}
+    settings = {
+        r["along"]: (r["along"], 10.0) for r in benchmark.curves.values() if (r["table"], r["data"]) == (table.name, data)
+    }
+    for along, (x_label, log_base) in (settings | axes).items():
         rows = [r for r in benchmark.curves.values() if (r["table"], r["data"], r["along"]) == (table.name, data, along)]
         for is_tuned in (False, True):
             curves = [row for row in rows if ("tuned" in row) == is_tuned]
@@ -92,8 +96,9 @@ def draw_pictures(
             points = {label_curve(row, curves): curve_points(row) for row in curves}
             curve_metric, split_name = curves[0]["metric"], "test" if is_tuned else "validation"
             plot = plot_lines(points, x_label, f"{curve_metric} on the {split_name} split", log_base=log_base)
-            cost = "rank" if along == "rank" else "training time, a point for each epoch"
-            caption = f"{curve_metric} on the {split_name} split of {data} by {cost}.{describe_error_bars(points)}"
+            cost = "training time, a point for each epoch" if along == "epoch" else along
+            over = "seeds" if all("seeds" in row for row in curves) else "users"
+            caption = f"{curve_metric} on the {split_name} split of {data} by {cost}.{describe_error_bars(points, over)}"
             if is_tuned:
                 caption += " At every rank, the other parameters were chosen on the validation split."
             yield pictures.add(f"{name}-{'tuned-' if is_tuned else ''}{along}s", plot, caption)
@@ -119,9 +124,9 @@ def draw_costs(name: str, data: str, metric: str, fits: dict[str, JournalRow], p
             yield pictures.add(f"{name}-{cost}", plot, caption)
 
 
-def describe_error_bars(series: Mapping[str, Sequence[PlotPoint]]) -> str:
+def describe_error_bars(series: Mapping[str, Sequence[PlotPoint]], over: str = "users") -> str:
     """Return a sentence about the error bars of a plot, with a space before it; empty if it has none."""
-    return " Error bars are ± one standard error over users." if any(map(has_error_bars, series.values())) else ""
+    return f" Error bars are ± one standard error over {over}." if any(map(has_error_bars, series.values())) else ""
 
 
 def fit_seconds(fit: JournalRow) -> float | None:
@@ -135,7 +140,7 @@ def fit_megabytes(fit: JournalRow) -> float | None:
 
 
 def curve_points(row: JournalRow) -> list[PlotPoint]:
-    """Return the points of a curve: rank or seconds, metric, standard error."""
+    """Return the points of a curve: rank, seconds or another parameter, metric, standard error."""
     return [(max(point.get("seconds", point["at"]), 1e-3), point["value"], point["stderr"]) for point in row["points"]]
 
 

@@ -11,7 +11,6 @@ these rows.
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,7 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from gramian.core.epochs import EpochRecipe
 from gramian.core.params import format_spec
 from gramian.core.recipe import Recipe
 from gramian.core.recommender import Recommender
@@ -37,6 +35,7 @@ from gramian.evaluation.comparison import correct_p_values
 from gramian.evaluation.metrics import largest_cutoff, parse_metrics
 from gramian.evaluation.report import Comparison, Report
 from gramian.evaluation.task import RankingTask
+from gramian.experiments.curves import compute_curve
 from gramian.experiments.experiment import (
     PAPER_UNITS,
     REFINEMENTS,
@@ -56,7 +55,6 @@ from gramian.linalg.resumable import clear_scratch
 from gramian.models.full_rank import LinearAutoencoder
 from gramian.models.shrinkage import LRR, SingularShrinkage
 from gramian.progress import format_duration
-from gramian.tuning.rank_path import rank_path
 from gramian.tuning.search import score_together, search_recipes, tune
 from gramian.tuning.shared_fits import SharedFit, SharedFits
 
@@ -549,20 +547,15 @@ class Benchmark:
     def _compute_curve(self, experiment: Experiment, curve: Curve, data: ExperimentData, pair: SplitPair) -> None:
         """Compute the points of a curve, unless the journal has them."""
         recipe, metric = curve.build_recipe(), experiment.choose
-        axis = (
-            [*curve.ranks, *([dict(curve.search)] if curve.search is not None else [])] if curve.along == "rank" else "epochs"
-        )
-        key = short_hash(f"{fit_key(pair.search, recipe)} {metric} {axis}")
+        key = short_hash(f"{fit_key(pair.search, recipe)} {metric} {curve.axis}")
         if (experiment.name, key) in self.curves:
             return
         self.log(f"{curve.data}: {recipe} by {curve.along}")
         try:
             if curve.search is not None:
                 points = self._tune_by_rank(curve, data, pair, metric)
-            elif curve.along == "rank":
-                points = compute_rank_curve(recipe, curve.ranks, pair.search, metric)
             else:
-                points = compute_epoch_curve(recipe, pair.search, metric)
+                points = compute_curve(curve, pair.search, metric)
         except MODEL_ERRORS as error:
             self.log(f"{curve.data}: {recipe} by {curve.along} failed: {error}")
             return
@@ -570,6 +563,10 @@ class Benchmark:
         row |= {"along": curve.along, "metric": metric, "recipe": recipe.to_json(), "points": points}
         if curve.search is not None:
             row |= {"tuned": True, "name": curve.name or curve.recipe}
+        elif curve.name:
+            row["name"] = curve.name
+        if curve.seeds > 1:
+            row["seeds"] = curve.seeds
         self._index(self.journal.add(row))
 
     def _tune_by_rank(self, curve: Curve, data: ExperimentData, pair: SplitPair, metric: str) -> list[dict[str, Any]]:
@@ -601,7 +598,7 @@ def describe_fit(entry: ModelEntry, data: str, row: JournalRow, fit: JournalRow)
     notes = []
     points = [] if entry.recipe is None else entry.search_points(data)
     chosen = row.get("chosen") or {}
-    if points and entry.refine is None and all(recipe.to_json() != row.get("recipe") for recipe in points):
+    if points and entry.refine is None and not is_point(row.get("recipe"), points):
         notes.append(OTHER_PARAMETERS)
     elif points and (chosen.get("points", 1) != len(points) or chosen.get("refined") != entry.refine):
         notes.append(OTHER_SEARCH)
@@ -610,23 +607,12 @@ def describe_fit(entry: ModelEntry, data: str, row: JournalRow, fit: JournalRow)
     return "; ".join(notes)
 
 
-def compute_rank_curve(recipe: Recipe, ranks: Sequence[int], split: Split, metric: str) -> list[dict[str, Any]]:
-    """Return the metric at each rank, with its standard error."""
-    reports = rank_path(recipe, ranks, split, [metric]).reports
-    return [{"at": rank, "value": report[metric], "stderr": report.stderr[metric]} for rank, report in reports.items()]
-
-
-def compute_epoch_curve(recipe: Recipe, split: Split, metric: str) -> list[dict[str, Any]]:
-    """Return the metric after each epoch, with its standard error and the seconds of training so far, without evaluation."""
-    assert isinstance(recipe, EpochRecipe)
-    warm_up(recipe)
-    parsed, points, seconds = parse_metrics([metric]), [], 0.0
-    task = RankingTask.of(split.held_out, split.train.catalog)
-    started = time.perf_counter()
-    for epoch in recipe.epochs(split.train):
-        seconds += time.perf_counter() - started
-        report = task.report(task.rank(epoch.model, parsed[0].k), parsed)
-        point = {"at": epoch.number, "seconds": round(seconds, 3), "value": report[metric], "stderr": report.stderr[metric]}
-        points.append(point)
-        started = time.perf_counter()
-    return points
+def is_point(recorded: Mapping[str, Any] | None, points: Sequence[Recipe]) -> bool:
+    """Whether a recorded recipe is one of the points. A parameter that is newer than the row has its default there."""
+    if recorded is None or recorded["name"] not in MODELS:
+        return False
+    try:
+        recipe = MODELS.find(recorded["name"])(**recorded["params"])
+    except (InvalidInput, TypeError):
+        return False
+    return recipe in points

@@ -11,6 +11,7 @@ from gramian.gradient.backbones import MF as MF
 from gramian.gradient.backbones import LightGCN as LightGCN
 from gramian.gradient.debiasing import Debias as Debias
 from gramian.gradient.factor_model import FactorModel as FactorModel
+from gramian.gradient.gradient_recipe import Training as Training
 from gramian.gradient.losses import BCE as BCE
 from gramian.gradient.losses import BPR as BPR
 from gramian.gradient.losses import CCL as CCL
@@ -19,6 +20,7 @@ from gramian.gradient.losses import MSE as MSE
 from gramian.gradient.losses import SML as SML
 from gramian.gradient.losses import UIB as UIB
 from gramian.gradient.losses import InfoNCE as InfoNCE
+from gramian.gradient.losses import MeanDifference as MeanDifference
 from gramian.gradient.losses import MINEPlus as MINEPlus
 from gramian.gradient.losses import RG2Loss as RG2Loss
 from gramian.gradient.losses import SampledSoftmax as SampledSoftmax

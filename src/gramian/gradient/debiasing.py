@@ -17,6 +17,9 @@ class Debias(Configurable):
     negatives is (E_j f(y_j) − τ_u E_k f(y_k))/(1 − τ_u), with j drawn from all items and k from the user's positives.
 
     τ_u is `prior`, or grows with the number |I_u| of the user's items: ((1 + hidden_share)·|I_u| + hidden_items)/n.
+
+    Whether debiasing shows depends on weight·τ. With `weigh_positives` the weight is that of the paper, 0.4 to 0.7; without it,
+    about 1/τ times as much.
     """
 
     positives: int = param(10, "number of the user's positives that are drawn to estimate E_k, usually 10 to 50", at_least=1)
@@ -29,6 +32,9 @@ class Debias(Configurable):
     )
     hidden_share: float = param(0.0, "liked items that are not in the history, per item that is, usually 0 to 1", at_least=0)
     hidden_items: float = param(0.0, "liked items that are not in the history, the same number for every user", at_least=0)
+    weigh_positives: bool = param(
+        False, "whether MSE and CCL multiply the positive's term by τ_u too, as Eq. 22 of Jin and Li (2023) prints"
+    )
 
     def priors(self, sizes: np.ndarray, n_items: int) -> np.ndarray:
         """τ_u of users with histories of these sizes."""

@@ -18,6 +18,7 @@ from gramian.errors import InvalidInput
 from gramian.gradient.backbones import BACKBONES, MF, Backbone, score_geometry
 from gramian.gradient.gradient_recipe import (
     GradientRecipe,
+    Training,
     device_param,
     halve_after_param,
     learning_rate_param,
@@ -27,7 +28,7 @@ from gramian.gradient.loss import Loss
 from gramian.gradient.losses import InfoNCE, SampledSoftmax
 from gramian.gradient.samplers import InBatch
 from gramian.gradient.scorers import BIAS_ARRAYS, TrainedVectors
-from gramian.models.factors import Factors
+from gramian.models.factors import Factors, SizePolynomial
 from gramian.models.parameters import epochs_param, seed_param
 
 
@@ -35,9 +36,10 @@ from gramian.models.parameters import epochs_param, seed_param
 class FactorModel(GradientRecipe):
     """Matrix factorization or LightGCN, trained by Adam under one of the losses of `gramian.gradient`.
 
-    Minimises the mean over interactions (u, i) of loss + l2 · (‖p_u‖² + ‖q_i‖² + mean_j ‖q_j‖²) with their negatives j. A batch
-    consists of interactions, or of whole users if every item is a negative (Softmax, Sparsemax, RG2Loss, or the sampler
-    Everything).
+    Minimises the mean over interactions (u, i) of loss + l2 · (‖p_u‖² + ‖q_i‖² + mean_j ‖q_j‖²) with their negatives j, plus
+    ½ · weight_decay · (‖P‖² + ‖Q‖²). The first penalty is on the vectors of a batch, and Adam updates these alone; the second
+    is on all of them, and Adam updates all. A batch consists of interactions, or of whole users if every item is a negative
+    (Softmax, Sparsemax, RG2Loss, or the sampler Everything).
     """
 
     backbone: Backbone = param(
@@ -53,6 +55,12 @@ class FactorModel(GradientRecipe):
     halve_after: int = halve_after_param()
     seed: int = seed_param()
     device: str = device_param()
+    weight_decay: float = param(
+        0.0,
+        "penalty ½ · weight_decay · ‖·‖² on all vectors at every step, as in PyTorch's Adam, usually 0 to 0.00001",
+        at_least=0,
+    )
+    training: Training = param(Training(), "initial vectors, dropout, clipping and plateaus", choices=(Training,))
 
     needs_binary = True
 
@@ -81,10 +89,11 @@ class FactorModel(GradientRecipe):
         return ("users", "items", *(BIAS_ARRAYS[bias] for bias in self.loss.learned_biases))
 
     def initial_state(self, events: Counts, dtype: type) -> TrainingState:
-        """Random vectors of length about 0.1, biases 0."""
+        """Random vectors, of length about 0.1 if the recipe does not say; biases 0."""
         rng = np.random.default_rng(self.seed)
         shapes = {"users": (events.n_users, self.rank), "items": (events.n_items, self.rank)}
-        scale = np.float32(0.1 / np.sqrt(self.rank))
+        sd = self.training.initial_sd
+        scale = np.float32(0.1 / np.sqrt(self.rank) if sd is None else sd)
         arrays: dict[str, np.ndarray] = {
             name: (rng.standard_normal(shape, np.float32) * scale).astype(dtype) for name, shape in shapes.items()
         }
@@ -105,14 +114,17 @@ class FactorModel(GradientRecipe):
     def to_scorer(self, events: Interactions, state: TrainingState) -> Scorer:
         vectors = self.scoring_vectors(events, state)
         geometry = score_geometry(self.backbone, self.loss.uses_distances)
-        row_loss = self.loss.row_loss(self.l2, events.n_items) if geometry == "product" else None
+        decay = self.weight_decay / 2 * events.n_interactions  # of a user's vector, beside the sum over their interactions
+        row_loss = self.loss.row_loss(1.0, events.n_items) if geometry == "product" else None
         if row_loss is not None:
+            row_loss = replace(row_loss, ridge=SizePolynomial(constant=decay, linear=self.l2))
             items = vectors["items"]
             return Factors.of(items, self.loss.negative_gram(items, events.popularity), row_loss)
         loss = self.loss
         if isinstance(getattr(loss, "sampler", None), InBatch):
             loss = replace(loss, n_negatives=min(loss.n_negatives, self.batch_size))  # type: ignore[attr-defined, type-var]
-        return TrainedVectors.of(loss, geometry, self.l2, vectors, state.arrays.get(BIAS_ARRAYS["item_bias"]), events)
+        item_bias = state.arrays.get(BIAS_ARRAYS["item_bias"])
+        return TrainedVectors.of(loss, geometry, (self.l2, decay), vectors, item_bias, events)
 
     def scoring_vectors(self, events: Interactions, state: TrainingState) -> dict[str, np.ndarray]:
         """The vectors of users and items that are scored: the learned ones, propagated along the graph for LightGCN."""
@@ -125,7 +137,9 @@ class FactorModel(GradientRecipe):
         return propagate_arrays(events.matrix, vectors, self.backbone.n_layers)
 
     def n_copies(self) -> int:
-        return 12 if self.backbone.n_layers else 7  # the tables with Adam's two moments, twice, and the gradients
+        n_best = 2 if self.training.reload_best else 0
+        n_dense = 1 if self.weight_decay else 0  # gradients by whole tables
+        return n_best + n_dense + (12 if self.backbone.n_layers else 7)  # tables and Adam's moments, twice, and the gradients
 
     def max_users_per_batch(self, events: Interactions) -> int:
         """The largest possible number of users in a batch, reached if those with the shortest histories share one."""
@@ -139,10 +153,10 @@ class FactorModel(GradientRecipe):
             step = self.max_users_per_batch(events) * 6 * events.n_items + 8 * (events.n_users + events.n_items) * self.rank
         else:
             per_interaction = 6 * loss.n_negatives + 8 * self.rank
+            n_own = 1 + (loss.debiased.positives if getattr(loss, "debiased", None) else 0)
             if not getattr(loss.sampler, "shared", True):
-                per_interaction += 3 * loss.n_negatives * self.rank  # the negatives' vectors, gathered for each interaction
-            if getattr(loss, "debiased", None):
-                per_interaction += 3 * loss.debiased.positives * self.rank
+                n_own += loss.n_negatives
+            per_interaction += 12 * n_own  # their numbers, as draws and as positions, in 64 bits
             step = min(self.batch_size, events.n_interactions) * per_interaction
         graph = 60 * events.n_interactions if self.backbone.n_layers else 0
         return super().fit_bytes(events, dtype) + 24 * events.n_interactions + graph + step * np.dtype(dtype).itemsize
@@ -150,4 +164,5 @@ class FactorModel(GradientRecipe):
     def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
         """On disk: the tables with Adam's two moments, in two checkpoints and a third while it is written."""
         n_values = (events.n_users + events.n_items) * (self.rank + len(self.loss.learned_biases))
-        return self.fit_bytes(events, dtype), 9 * n_values * np.dtype(dtype).itemsize
+        n_arrays = 4 if self.training.reload_best else 3  # of each table: itself, its moments, and its best values
+        return self.fit_bytes(events, dtype), 3 * n_arrays * n_values * np.dtype(dtype).itemsize

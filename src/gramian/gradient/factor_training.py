@@ -20,6 +20,7 @@ from gramian.gradient.backbones import backpropagate_rows, score_geometry, scori
 from gramian.gradient.factor_model import FactorModel
 from gramian.gradient.graph import TORCH_DTYPES, InteractionGraph
 from gramian.gradient.loss import Scores
+from gramian.gradient.pair_scores import gather_rows, score_pairs
 from gramian.gradient.samplers import InBatch, Uniform
 from gramian.gradient.scorers import BIAS_ARRAYS
 from gramian.gradient.trainer import Trainer, gradient_of, seed_generator
@@ -61,7 +62,7 @@ class FactorTrainer(Trainer):
         with progress_bar(f"epoch {number + 1}", len(self.rows)) as advance:
             for batch in self.batches(generator):
                 if self.batches_by_user:
-                    size, value = int(self.sizes[batch].sum()), self.step_on_users(batch, learning_rate)
+                    size, value = int(self.sizes[batch].sum()), self.step_on_users(batch, generator, learning_rate)
                 else:
                     users, items = self.rows[batch], self.columns[batch]
                     size, value = len(batch), self.step_on_interactions(users, items, generator, learning_rate)
@@ -105,28 +106,34 @@ class FactorTrainer(Trainer):
         negatives = self.sample_negatives(items, generator)
         if self.in_batch and bool((negatives == negatives[0]).all()):
             return torch.zeros((), dtype=torch.float64, device=self.device)  # the batch has a single item, so no negatives
-        extra_positives = self.sample_extra_positives(users, generator) if getattr(loss, "debiased", None) else None
+        own = {"positives": items[:, None]}  # by input of the loss: the items of each interaction, as rows
+        if getattr(loss, "debiased", None):
+            own["extra_positives"] = self.sample_extra_positives(users, generator)
+        if negatives.ndim == 2:
+            own["negatives"] = negatives
+        own_items, shared = torch.cat(list(own.values()), 1), negatives if negatives.ndim == 1 else negatives[0, :0]
         batch_users, user_positions = unique_with_inverse(users, len(self.sizes))
-        item_lists = [ids.reshape(-1) for ids in (items, negatives, extra_positives) if ids is not None]
-        batch_items, positions = unique_with_inverse(torch.cat(item_lists), self.n_items)
-        item_positions, negative_positions, *extra_positions = positions.split([len(ids) for ids in item_lists])
+        batch_items, positions = unique_with_inverse(torch.cat([own_items.reshape(-1), shared]), self.n_items)
+        own_positions, shared_positions = positions[: own_items.numel()].view(own_items.shape), positions[own_items.numel() :]
+        item_positions = own_positions[:, 0]
+        negative_positions = shared_positions if len(shared) else own_positions[:, -negatives.shape[1] :]
 
         propagated = self.propagate()
         p = propagated["users"].index_select(0, batch_users).requires_grad_()
         q = propagated["items"].index_select(0, batch_items).requires_grad_()
-        user_rows = gather_rows(scoring_rows(p, self.geometry, "user"), user_positions)
-        item_rows = scoring_rows(q, self.geometry, "item")
-        positive_scores = (user_rows * gather_rows(item_rows, item_positions)).sum(1, keepdim=True)
-        negative_rows = gather_rows(item_rows, negative_positions.view(negatives.shape))
-        inputs: dict[str, Tensor] = {"positives": positive_scores, "negatives": score_pairs(user_rows, negative_rows)}
-        if extra_positions:
-            inputs["extra_positives"] = score_pairs(user_rows, gather_rows(item_rows, extra_positions[0].view(len(users), -1)))
+        kept_p, kept_q = (vectors * self.dropout_mask(vectors, generator) for vectors in (p, q))
+        user_rows = gather_rows(scoring_rows(kept_p, self.geometry, "user"), user_positions)
+        item_rows = scoring_rows(kept_q, self.geometry, "item")
+        own_scores = score_pairs(user_rows, item_rows, own_positions).split([ids.shape[1] for ids in own.values()], 1)
+        inputs: dict[str, Tensor] = dict(zip(own, own_scores, strict=True))
+        if len(shared):
+            inputs["negatives"] = score_pairs(user_rows, item_rows, shared_positions)
         rows = {"user_bias": batch_users, "item_bias": batch_items}
         biases = {name: self.tables[BIAS_ARRAYS[name]][rows[name]].requires_grad_() for name in loss.learned_biases}
         inputs |= {name: bias[user_positions if name == "user_bias" else item_positions] for name, bias in biases.items()}
         if loss.needs_item_item:
-            positive_rows = gather_rows(scoring_rows(q, self.geometry, "user"), item_positions)
-            inputs["item_item"] = score_pairs(positive_rows, negative_rows)[:, None, :]
+            positive_rows = gather_rows(scoring_rows(kept_q, self.geometry, "user"), item_positions)
+            inputs["item_item"] = score_pairs(positive_rows, item_rows, negative_positions)[:, None, :]
 
         with torch.no_grad():
             values, by_input = loss(self.scores(inputs, users, items, negatives))
@@ -141,7 +148,7 @@ class FactorTrainer(Trainer):
         }
         penalty_terms: PenaltyTerms = {
             "users": (batch_users, [user_positions]),
-            "items": (batch_items, [item_positions, negative_positions]),
+            "items": (batch_items, [item_positions, negative_positions.reshape(-1)]),
         }
         return values.mean(dtype=torch.float64) + self.update_tables(gradients, penalty_terms, learning_rate)
 
@@ -162,7 +169,7 @@ class FactorTrainer(Trainer):
             fields["negative_log_weight"] = (-n_drawn.clip(min=1).log()).expand(is_hit.shape).masked_fill(is_hit, -inf)
         return Scores(**fields)
 
-    def step_on_users(self, users: Tensor, learning_rate: float) -> Tensor:
+    def step_on_users(self, users: Tensor, generator: torch.Generator, learning_rate: float) -> Tensor:
         """Take a step on a batch of users with their whole histories, and return its mean loss with the penalty.
 
         Every item is a negative. The loss of a user is weighted by the number of their interactions.
@@ -175,6 +182,8 @@ class FactorTrainer(Trainer):
 
         propagated = self.propagate()
         p, q = propagated["users"][users], propagated["items"]
+        user_mask, item_mask = (self.dropout_mask(vectors, generator) for vectors in (p, q))
+        p, q = p * user_mask, q * item_mask
         user_rows, item_rows = scoring_rows(p, self.geometry, "user"), scoring_rows(q, self.geometry, "item")
         scores = user_rows @ item_rows.T
         positive_scores = scores.gather(1, positives)
@@ -191,10 +200,10 @@ class FactorTrainer(Trainer):
                 by_scores.scatter_add_(1, positives, by_positives)
         user_weight = (sizes / sizes.sum()).to(self.dtype)[:, None]
 
-        by_users = {"users": backpropagate_rows(p, by_scores @ item_rows, self.geometry) * user_weight}
+        by_users = {"users": backpropagate_rows(p, by_scores @ item_rows, self.geometry) * user_weight * user_mask}
         if gradients.user_bias is not None:
             by_users[BIAS_ARRAYS["user_bias"]] = gradients.user_bias * user_weight
-        by_items = backpropagate_rows(q, by_scores.T @ (user_rows * user_weight), self.geometry)
+        by_items = backpropagate_rows(q, by_scores.T @ (user_rows * user_weight), self.geometry) * item_mask
         # All rows are updated, because a user has one gradient an epoch: Adam's moments would be many epochs stale otherwise.
         table_gradients: TableGradients = {"items": (None, by_items)}
         for name, gradient in by_users.items():
@@ -203,6 +212,14 @@ class FactorTrainer(Trainer):
         penalty_terms: PenaltyTerms = {"users": (users, [row]), "items": (None, [columns, *all_items])}
         mean_value = user_weight[:, 0].double() @ values.double()
         return mean_value + self.update_tables(table_gradients, penalty_terms, learning_rate)
+
+    def dropout_mask(self, vectors: Tensor, generator: torch.Generator) -> Tensor | float:
+        """0 where an entry is dropped, and elsewhere what keeps the expectation: 1/(1 − dropout)."""
+        dropout = self.recipe.training.dropout
+        if not dropout:
+            return 1.0
+        uniform = torch.rand(vectors.shape, generator=generator, dtype=torch.float32, device=self.device)
+        return (uniform >= dropout).to(self.dtype) / (1 - dropout)
 
     def propagate(self) -> dict[str, Tensor]:
         """The vectors that are scored: those of the tables, propagated along the graph for LightGCN."""
@@ -219,13 +236,30 @@ class FactorTrainer(Trainer):
                 gradients |= {name: (None, gradient) for name, gradient in self.graph.propagate(dense).items()}
             if self.recipe.l2:
                 penalty = self.add_penalty_gradients(gradients, penalty_terms)
+            if self.recipe.weight_decay:
+                penalty += self.add_weight_decay(gradients)
+            if self.recipe.training.max_norm is not None:
+                norm = torch.stack([gradient.norm() for _, gradient in gradients.values()]).norm()
+                factor = (self.recipe.training.max_norm / (norm + 1e-6)).clip(max=1)  # as torch's clip_grad_norm_
+                gradients = {name: (rows, gradient * factor) for name, (rows, gradient) in gradients.items()}
             for name, (rows, gradient) in gradients.items():
                 self.tables.update(name, rows, gradient, learning_rate)
+            if self.recipe.training.max_length is not None:
+                for name in ("users", "items"):
+                    self.tables.shorten(name, gradients[name][0], self.recipe.training.max_length)
         return penalty
 
     def expand_gradient(self, name: str, rows: Tensor | None, gradient: Tensor) -> Tensor:
         """The gradient by the whole table."""
         return gradient if rows is None else torch.zeros_like(self.tables[name]).index_copy_(0, rows, gradient)
+
+    def add_weight_decay(self, gradients: TableGradients) -> Tensor:
+        """Add the gradients of ½ · weight_decay · ‖·‖² of every table, and return its value. All rows then have a gradient."""
+        decay = self.recipe.weight_decay
+        for name, (rows, gradient) in gradients.items():
+            gradients[name] = (None, self.expand_gradient(name, rows, gradient).add(self.tables[name], alpha=decay))
+        squares = [self.tables[name].square().sum(dtype=torch.float64) for name in gradients]
+        return decay / 2 * torch.stack(squares).sum()
 
     def add_penalty_gradients(self, gradients: TableGradients, penalty_terms: PenaltyTerms) -> Tensor:
         """Add the gradients of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch, and return its value."""
@@ -256,15 +290,3 @@ def unique_with_inverse(numbers: Tensor, n: int) -> tuple[Tensor, Tensor]:
     position = torch.empty(n, dtype=torch.int64, device=numbers.device)
     position[unique] = torch.arange(len(unique), device=numbers.device)
     return unique, position[numbers]
-
-
-def gather_rows(rows: Tensor, index: Tensor) -> Tensor:
-    """rows[index] for an index of one or two dimensions. Its backward pass is faster than that of rows[index]."""
-    return rows.index_select(0, index.reshape(-1)).view(*index.shape, -1)
-
-
-def score_pairs(user_rows: Tensor, item_rows: Tensor) -> Tensor:
-    """Scores of the same items for all users (item_rows: items × width), or of other items for each (users × items × width)."""
-    if item_rows.ndim == 2:
-        return user_rows @ item_rows.T
-    return torch.bmm(item_rows, user_rows[:, :, None])[:, :, 0]

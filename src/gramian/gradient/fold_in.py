@@ -36,6 +36,7 @@ class FoldInProblem:
         self.positive_weight, self.positives = np.zeros(shape, self.dtype), np.zeros(shape, np.int64)
         self.positive_weight[row, position] = (1 / sizes)[row]
         self.positives[row, position] = histories.indices
+        self.l2 = (scorer.l2 + scorer.decay / sizes).astype(self.dtype)  # of each user
         debiased = getattr(self.loss, "debiased", None)
         self.priors = debiased.priors(sizes, n_items).astype(self.dtype)[:, None] if debiased else None
         self.candidates = np.arange(n_items)
@@ -90,8 +91,9 @@ class FoldInProblem:
         if gradients.extra_positives is not None:
             by_positives = by_positives + gradients.extra_positives
         by_rows = gradients.negatives @ self.candidate_rows + (by_positives[:, None, :] @ positive_rows)[:, 0]
-        by_vectors = backpropagate_rows(vectors, by_rows, scorer.geometry) + 2 * scorer.l2 * vectors
-        value = value + scorer.l2 * (vectors * vectors).sum(1)
+        l2 = self.l2[users]
+        by_vectors = backpropagate_rows(vectors, by_rows, scorer.geometry) + 2 * l2[:, None] * vectors
+        value = value + l2 * (vectors * vectors).sum(1)
         if gradients.user_bias is None:
             return value, by_vectors
         return value, np.concatenate([by_vectors, gradients.user_bias], axis=1)

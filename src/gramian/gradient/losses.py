@@ -53,7 +53,8 @@ class Softmax(Loss):
 class SampledSoftmax(Loss):
     """log(e^{y_i} + Σ_j e^{y_j}/(N q_j)) − y_i over N draws j ≠ i, with y = score/temperature   (Bengio and Senécal 2008).
 
-    Softmax with its sum estimated by importance sampling: for large catalogs, and the default of FactorModel.
+    Softmax with its sum estimated by importance sampling: for large catalogs, and the default of FactorModel. Pu et al. (2024,
+    2025) leave out the factor 1/(N q_j) where draws are uniform; their sampled softmax is InfoNCE(temperature=1).
     """
 
     temperature: float = temperature_param()
@@ -194,7 +195,8 @@ class SML(Loss):
 class Pointwise(Loss):
     """l⁺(y_i) + weight · (E_j l⁻(y_j) − τ_u E_k l⁻(y_k)); the last term, over positives k, only with debiasing.
 
-    Jin and Li (2023) also multiply l⁺ by τ_u. With one τ for all users that is this form with weight/τ; this form allows τ = 0.
+    Jin and Li (2023) also multiply l⁺ by τ_u: `Debias(weigh_positives=True)`. With one τ for all users that is this form with
+    weight/τ, times τ. Without it τ = 0 is allowed.
     """
 
     @abstractmethod
@@ -208,6 +210,8 @@ class Pointwise(Loss):
     def __call__(self, s: Scores) -> tuple[Array, Gradients]:
         weight: float = self.weight  # type: ignore[attr-defined]
         positive_value, by_positives = self.positive_term(s.positives)
+        if s.prior is not None and self.debiased.weigh_positives:  # type: ignore[attr-defined]
+            positive_value, by_positives = s.prior * positive_value, s.prior * by_positives
         negative_value, by_negatives = self.negative_term(s.negatives)
         value = s.mean_over_positives(positive_value) + weight * s.mean_over_negatives(negative_value)
         by_negatives *= weight * s.negative_weight()
@@ -286,8 +290,9 @@ class CCL(Pointwise):
 class InfoNCE(Loss):
     """log(1 + weight·N·E_j e^{y_j} / e^{y_i}), with y = score/temperature   (van den Oord et al. 2018).
 
-    Sampled softmax without the correction for q. Debiased (Chuang et al. 2020), E_j e^{y_j} is replaced by
-    (E_j e^{y_j} − τ_u E_k e^{y_k})/(1 − τ_u) over positives k, but at least e^{−1/temperature}, the lower bound for cosines.
+    Sampled softmax without the correction for q, and at temperature 1 the SSM of Pu et al. (2024, 2025). Debiased (Chuang et
+    al. 2020), E_j e^{y_j} is replaced by (E_j e^{y_j} − τ_u E_k e^{y_k})/(1 − τ_u) over positives k, but at least
+    e^{−1/temperature}, the lower bound for cosines.
     """
 
     temperature: float = temperature_param(0.2)
@@ -358,6 +363,23 @@ class MINEPlus(Loss):
 
 
 @configurable
+class MeanDifference(Loss):
+    """E_j y_j − y_i with cosines y: the mean score gap, a lower bound of BPR, InfoNCE and MINE   (Jin and Li 2023, Eq. 14).
+
+    It treats easy and hard negatives alike and ranks poorly: a baseline that shows what the other losses add.
+    """
+
+    n_negatives: int = n_negatives_param(800)
+    sampler: Sampler = sampler_param()
+
+    needs_cosine = True  # of inner products it has no minimum
+
+    def __call__(self, s: Scores) -> tuple[Array, Gradients]:
+        value = s.mean_over_negatives(s.negatives) - s.mean_over_positives(s.positives)
+        return value, Gradients(-s.positive_weight, s.negatives * 0 + s.negative_weight())
+
+
+@configurable
 class RG2Loss(Loss):
     """½ E_j (y_j + 1)² − y_i − ½ over all items j: RG² by gradients   (Pu et al. 2024).
 
@@ -385,6 +407,21 @@ class RG2Loss(Loss):
         )
 
 
-for loss in (Softmax, SampledSoftmax, BPR, BCE, Sparsemax, UIB, SML, MSE, CCL, InfoNCE, MINE, MINEPlus, RG2Loss):
+for loss in (
+    Softmax,
+    SampledSoftmax,
+    BPR,
+    BCE,
+    Sparsemax,
+    UIB,
+    SML,
+    MSE,
+    CCL,
+    InfoNCE,
+    MINE,
+    MINEPlus,
+    MeanDifference,
+    RG2Loss,
+):
     register(loss)
 del loss

@@ -15,8 +15,8 @@ from gramian.core.params import Configurable, configurable, param
 
 
 def shared_param() -> Any:
-    about = "whether all positives of a batch share one set of negatives: much faster and noisier than separate draws for each"
-    return param(True, about)
+    about = "whether all positives of a batch share one set of negatives: faster with many of them, and much noisier"
+    return param(False, about)
 
 
 class Sampler(Configurable, ABC):
@@ -31,8 +31,8 @@ class Sampler(Configurable, ABC):
 class Uniform(Sampler):
     """Every item with the same probability, q_j = 1/n: the usual sampler of BPR (Rendle et al. 2009).
 
-    Sharing the draws turns a step into one matrix product. It is much faster and noisier: BPR on MovieLens-1M reaches
-    ndcg@10 = .0954 with shared and .1754 with separate draws.
+    Each positive has draws of its own. Draws that a batch shares turn a step into one matrix product, but a step then sees few
+    items: the gradients are noisy, and the rankings are worse at the same number of epochs (docs/gradients.md).
     """
 
     shared: bool = shared_param()

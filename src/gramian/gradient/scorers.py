@@ -56,8 +56,9 @@ class TrainedVectors(Scorer):
 
     name = "trained-vectors"
 
-    def __init__(self, loss: Loss, geometry: str, l2: float, arrays: dict[str, np.ndarray]) -> None:
-        self.loss, self.geometry, self.l2, self.arrays = loss, geometry, l2, arrays
+    def __init__(self, loss: Loss, geometry: str, penalties: tuple[float, float], arrays: dict[str, np.ndarray]) -> None:
+        self.loss, self.geometry, self.arrays = loss, geometry, arrays
+        self.l2, self.decay = penalties  # on ‖p_u‖², beside the user's mean loss: l2 + decay/|I_u|
         self.items, self.log_q, self.item_bias = arrays["items"], arrays["log_q"], arrays.get(BIAS_ARRAYS["item_bias"])
         self.rows = np.ascontiguousarray(scoring_rows(self.items, geometry, "item"))
         self.trained_users = TrainedUsers(arrays["keys"])
@@ -66,7 +67,7 @@ class TrainedVectors(Scorer):
     def of(
         loss: Loss,
         geometry: str,
-        l2: float,
+        penalties: tuple[float, float],
         vectors: dict[str, np.ndarray],
         item_bias: np.ndarray | None,
         events: Interactions,
@@ -76,7 +77,7 @@ class TrainedVectors(Scorer):
         arrays = {"users": vectors["users"], "items": vectors["items"], "keys": keys, "log_q": log_q}
         if item_bias is not None:
             arrays[BIAS_ARRAYS["item_bias"]] = item_bias
-        return TrainedVectors(loss, geometry, l2, arrays)
+        return TrainedVectors(loss, geometry, penalties, arrays)
 
     @property
     def n_items(self) -> int:
@@ -115,7 +116,8 @@ class TrainedVectors(Scorer):
         return {"vector": self.items}
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"loss": self.loss.to_json(), "geometry": self.geometry, "l2": self.l2}, self.arrays
+        facts = {"loss": self.loss.to_json(), "geometry": self.geometry, "l2": self.l2, "decay": self.decay}
+        return facts, self.arrays
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> TrainedVectors:
@@ -124,7 +126,8 @@ class TrainedVectors(Scorer):
         require_content(isinstance(loss, Loss), "a loss")
         assert isinstance(loss, Loss)
         require_content(facts["geometry"] in ("product", "cosine", "distance"), "a geometry of scores")
-        require_content(is_number(facts["l2"]) and 0 <= facts["l2"] < np.inf, "a penalty of at least 0")
+        penalties = (facts["l2"], facts.get("decay", 0.0))  # models of 0.1 have no decay
+        require_content(all(is_number(number) and 0 <= number < np.inf for number in penalties), "penalties of at least 0")
         require_content(items.ndim == users.ndim == 2 and items.shape[1] == users.shape[1], "vectors of one length")
         item_bias = BIAS_ARRAYS["item_bias"]
         expected = {"items", "users", "keys", "log_q"} | ({item_bias} if "item_bias" in loss.learned_biases else set())
@@ -135,7 +138,7 @@ class TrainedVectors(Scorer):
         if item_bias in expected:
             require_content(arrays[item_bias].shape == (len(items), 1), "a margin for every item")
         require_one_precision(array for name, array in arrays.items() if name != "keys")
-        return TrainedVectors(loss, facts["geometry"], facts["l2"], arrays)
+        return TrainedVectors(loss, facts["geometry"], penalties, arrays)
 
 
 class Network(Scorer):

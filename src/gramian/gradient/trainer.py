@@ -52,12 +52,17 @@ class Trainer(ABC):
     def epochs(self, state: TrainingState) -> Generator[TrainingState, float | None, None]:
         """Yield the state after each further epoch, without end, and receive its validation score through `send()`."""
         number = int(state.facts.get("number", 0))
-        schedule = LearningRateSchedule(self.recipe.learning_rate, self.recipe.halve_after, state.facts)
+        recipe, training = self.recipe, self.recipe.training
+        schedule = LearningRateSchedule(recipe.learning_rate, recipe.halve_after, state.facts, training.plateau_factor)
         validation_score, objective = state.validation_score, state.objective
         del state
         while True:
             if number:
-                schedule.observe(validation_score, objective)
+                verdict = schedule.observe(validation_score, objective)
+                if training.reload_best and verdict == "best":
+                    self.tables.keep_best()
+                if training.reload_best and verdict == "plateau":
+                    self.tables.reload_best()
             torch.set_num_threads(get_num_threads())
             objective = self.train_epoch(number, schedule.rate)
             if not (np.isfinite(objective) and self.tables.is_finite()):

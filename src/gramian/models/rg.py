@@ -8,6 +8,18 @@ weighs |I_x|, and vectors are penalised by l2 times the weight of their row or c
 Rows and penalties have the same weights, so that the optimum is the soft-thresholded SVD of
 T' = N · diag(|I_x|^-½) · X · (I − 11ᵀ/N), X row-normalised and centred, with the threshold l2·√(N·D): this is RG2. The other
 recipes alternate, with weights that may differ.
+
+With the penalty l2·‖PQᵀ‖² (Pu et al. 2025, A.6) the square is completed row by row: a row weighs |I_x| + l2 and its target is
+t·|I_x|/(|I_x| + l2). So the optimum is a truncated SVD, of N · diag((|I_x| + l2)^-½) · X · (I − 11ᵀ/N): RG2(penalty="product").
+
+The authors' public code minimises another loss than their papers print: a positive has the additional weight α and the target 1
+in it, and β scales the weight of all items. In the authors' units, with λ = l2,
+
+    Σ_x [Σ_y |I_x|/(2N) · ((1 − β) o_xy² + 2 o_xy)  +  Σ_{y touched} (α o_xy² − (1 + 2α) o_xy)]
+        +  l2 · (Σ_x (½|I_x| + αN) ‖p_x‖² + Σ_y (D/(2N) + αM) ‖q_y‖²)        with M users.
+
+Times 2N this is the loss above with `positive_weight` α and `interaction` β (form="public"). In the code's half step of items
+the targets −1 have the wrong sign; here they have the right one.
 """
 
 from __future__ import annotations
@@ -27,7 +39,7 @@ from gramian.data.interactions import Interactions
 from gramian.errors import InvalidInput, RefitWarning
 from gramian.linalg.eigen import ImplicitGram, TopEigenpairs, refine_eigenpairs, top_eigenpairs
 from gramian.linalg.inverse import SymmetricOperator
-from gramian.linalg.sparse import normalise_rows, row_sums
+from gramian.linalg.sparse import normalise_rows, row_sums, scale_rows
 from gramian.models.als import AlternatingRecipe, UserSums, solver_param
 from gramian.models.factors import Factors, RowLoss, SizePolynomial
 from gramian.models.parameters import epochs_param, rank_param, seed_param
@@ -48,27 +60,36 @@ def negative_weight_param() -> Any:
     return param(1.0, "weight of an unobserved item relative to a touched one", at_least=0, tries=(0.3, 1))
 
 
-def rg_loss(n_items: int, l2: float, negative_weight: float = 1.0, interaction: float = 0.0) -> RowLoss:
+def rg_positive_weight_param() -> Any:
+    """Declare the additional weight of a positive."""
+    about = "additional weight of a positive, with the target 1: α of the authors' code, usually 0.01 to 0.1"
+    return param(0.0, about, at_least=0)
+
+
+def rg_loss(
+    n_items: int, l2: float, negative_weight: float = 1.0, interaction: float = 0.0, positive_weight: float = 0.0
+) -> RowLoss:
     """Return the loss of a user's row: weight s on a user's s positives and negative_weight·s elsewhere.
 
-    `interaction`·s times every squared score is subtracted.
+    A positive weighs 2n·positive_weight more, with the target 1. `interaction`·s times every squared score is subtracted.
     """
-    n, a = n_items, negative_weight
+    n, a, extra = n_items, negative_weight, 2 * n_items * positive_weight
     return RowLoss(
         unobserved_weight=SizePolynomial(linear=a - interaction),
-        extra_weight=SizePolynomial(linear=1 - a),
-        extra_target=SizePolynomial(constant=n, linear=-(1 - a)),
+        extra_weight=SizePolynomial(constant=extra, linear=1 - a),
+        extra_target=SizePolynomial(constant=n + extra, linear=-(1 - a)),
         unobserved_target=SizePolynomial(linear=-a),
-        loss_at_zero=SizePolynomial(constant=n**2, linear=(a - 2) * n, square=1 - a),
+        loss_at_zero=SizePolynomial(constant=n**2, linear=(a - 2) * n + extra, square=1 - a),
         binary=True,
         l2=l2,
-        ridge=SizePolynomial(linear=a * n, square=1 - a),
+        ridge=SizePolynomial(constant=extra * n, linear=a * n, square=1 - a),
     )
 
 
-def rg_item_ridges(sums: UserSums, l2: float, negative_weight: float) -> np.ndarray:
-    """Return the penalty on each item's vector: l2 times the weight of its column."""
-    return np.asarray(l2 * ((1 - negative_weight) * sums.by_size + negative_weight * sums.by_item.sum()))
+def rg_item_ridges(sums: UserSums, l2: float, negative_weight: float, positive_weight: float) -> np.ndarray:
+    """Return the penalty on each item's vector: l2 times the weight of its column, the additional one for every user."""
+    extra = 2 * len(sums.by_item) * positive_weight * sums.n_users
+    return np.asarray(l2 * ((1 - negative_weight) * sums.by_size + negative_weight * sums.by_item.sum() + extra))
 
 
 class CentredOperator:
@@ -84,19 +105,28 @@ class CentredOperator:
 
 @configurable
 class RG2(SpectralRecipe):
-    """RG² at its global optimum, in closed form: no epochs, no seed   (Pu et al. 2024)."""
+    """RG² at its global optimum, in closed form: no epochs, no seed   (Pu et al. 2024).
+
+    penalty="product" is on ‖PQᵀ‖² in place of the vectors (Pu et al. 2025, A.6); its l2 compares with the size of a history.
+    """
 
     gram_powers = GramPowers(user_power=0.5)
 
     rank: int = rank_param()
     l2: float = rg_l2_param()
+    penalty: str = param("vectors", "what the penalty is on: the vectors, or the product PQᵀ", choices=("vectors", "product"))
 
     @property
     def decomposition(self) -> Hashable:
-        return "RG2"
+        return "RG2" if self.penalty == "vectors" else ("RG2", self.l2)
 
     def decompose(self, source: GramSource, rank: int, dtype: type) -> tuple[TopEigenpairs, float]:
         """Return the top eigenpairs of the row-normalised, centred Gram, and the weight of all interactions."""
+        if self.penalty == "product":
+            if isinstance(source, Gram):
+                raise InvalidInput("interactions for RG2 with penalty='product'", "a Gram matrix", "Pass the interactions")
+            scaled = scale_rows(source.matrix, 1 / np.sqrt(np.maximum(row_sums(source.matrix) + self.l2, 1e-30)), dtype)
+            return top_eigenpairs(CentredOperator(ImplicitGram(scaled, dtype)), rank), float(row_sums(source.matrix).sum())
         if isinstance(source, Gram):
             weight = (source.matrix @ np.ones((source.n_items, 1))).sum()  # the sum of the Gram
             return top_eigenpairs(CentredOperator(source.matrix), rank), float(weight)
@@ -110,7 +140,7 @@ class RG2(SpectralRecipe):
         """Compute the eigenpairs from the old ones and the changed rows, with the residuals that a fit allows."""
         old, n = scorer.fixed.factors, after.n_items
         dtype, weight = old.dtype.type, float(row_sums(after.matrix).sum())
-        if change.rows.shape[0] + old.shape[1] <= MAX_REFINEMENT_SHARE * n:
+        if self.penalty == "vectors" and change.rows.shape[0] + old.shape[1] <= MAX_REFINEMENT_SHARE * n:
             start = np.zeros((n, old.shape[1] + change.rows.shape[0]), dtype)
             start[: len(old), : old.shape[1]] = old
             start[:, old.shape[1] :] = normalise_rows(change.rows, 0.5, dtype).toarray().T
@@ -130,6 +160,10 @@ class RG2(SpectralRecipe):
         """Q = V · diag((σ − l2·√(ND))^½) · (N/D)^¼, for the factors whose σ is above the threshold."""
         spectrum, weight = decomposition
         n = len(spectrum.vectors)
+        if self.penalty == "product":
+            items = np.ascontiguousarray(spectrum.vectors[:, : self.rank])
+            loss = replace(rg_loss(n, 0.0), unobserved_weight=SizePolynomial(constant=self.l2, linear=1), binary=False)
+            return Factors.of(items, items.T @ items, loss)
         sigma = n * np.sqrt(spectrum.values[: self.rank].astype(np.float64))
         shrunk = sigma - self.l2 * np.sqrt(n * weight)
         noise = 3 * np.sqrt(np.finfo(spectrum.values.dtype).eps) * n  # below it a σ is rounding error: σ² is what was computed
@@ -147,7 +181,8 @@ class RG2(SpectralRecipe):
 class RG2ALS(AlternatingRecipe):
     """RG² by alternating least squares, with `negative_weight` times the weight on unobserved items   (Pu et al. 2024).
 
-    At 1 all rows share one small system, so that an epoch is two sparse products, and it converges to RG2.
+    At 1 all rows share one small system, so that an epoch is two sparse products, and it converges to RG2. With
+    `positive_weight` it is the loss of the authors' code, whose α and λ are `positive_weight` and `l2`.
     """
 
     needs_binary = True
@@ -158,6 +193,7 @@ class RG2ALS(AlternatingRecipe):
     n_epochs: int = epochs_param()
     solver: Solver = solver_param()
     seed: int = seed_param()
+    positive_weight: float = rg_positive_weight_param()
 
     @classmethod
     def sampled(cls, n_negatives: int, n_items: int, **params: Any) -> RG2ALS:
@@ -165,10 +201,10 @@ class RG2ALS(AlternatingRecipe):
         return cls(negative_weight=(n_negatives + 1) / n_items, **params)
 
     def row_loss(self, n_items: int) -> RowLoss:
-        return rg_loss(n_items, self.l2, self.negative_weight)
+        return rg_loss(n_items, self.l2, self.negative_weight, positive_weight=self.positive_weight)
 
     def item_ridges(self, sums: UserSums) -> np.ndarray:
-        return rg_item_ridges(sums, self.l2, self.negative_weight)
+        return rg_item_ridges(sums, self.l2, self.negative_weight, self.positive_weight)
 
 
 @configurable
@@ -176,7 +212,8 @@ class RGX(AlternatingRecipe):
     """RG×: RG² minus `interaction` · |I_x|/N · (Σ_y o_xy)², the term of softmax's expansion that couples scores.
 
     form="printed" is the papers' update (Pu et al. 2025, Eq. 38 and 39), which subtracts Σ_y o_xy² instead; form="exact" is the
-    term itself, whose optimum is that of RG2 (all targets of a user sum to 0, and so do the scores).
+    term itself, whose optimum is that of RG2 (all targets of a user sum to 0, and so do the scores). form="public" is the
+    update of the authors' code, RGX(form="public", positive_weight=α, interaction=β, l2=λ), with β a fraction of all weights.
     """
 
     needs_binary = True
@@ -184,11 +221,14 @@ class RGX(AlternatingRecipe):
     rank: int = rank_param()
     l2: float = rg_l2_param()
     negative_weight: float = negative_weight_param()
-    interaction: float = param(1.0, "how much of the coupling term is subtracted", at_least=0, tries=(0, 1, 100, 1000))
+    interaction: float = param(
+        1.0, 'how much of the coupling term is subtracted; at most 1 with form="public"', at_least=0, tries=(0, 1, 100, 1000)
+    )
     n_epochs: int = epochs_param()
-    form: str = param("printed", "which coupling term is subtracted", choices=("printed", "exact"))
+    form: str = param("printed", "which coupling term is subtracted", choices=("printed", "exact", "public"))
     solver: Solver = solver_param()
     seed: int = seed_param()
+    positive_weight: float = rg_positive_weight_param()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -196,6 +236,8 @@ class RGX(AlternatingRecipe):
             raise InvalidInput("negative_weight=1 with form='exact'", f"{self.negative_weight:g}", "Or choose form='printed'")
         if self.form == "exact" and self.interaction > 1:  # (Σ_y o_y)² can reach N·Σ_y o_y²: the loss would be unbounded
             raise InvalidInput("interaction of at most 1 with form='exact'", f"{self.interaction:g}", "Choose 1, say")
+        if self.form == "public" and self.interaction > 1:
+            raise InvalidInput("interaction of at most 1 with form='public'", f"{self.interaction:g}", "Choose 0.5, say")
 
     @classmethod
     def sampled(cls, n_negatives: int, n_items: int, **params: Any) -> RGX:
@@ -204,15 +246,15 @@ class RGX(AlternatingRecipe):
         return cls(negative_weight=weight, interaction=weight, **params)
 
     def row_loss(self, n_items: int) -> RowLoss:
-        interaction = self.interaction / n_items if self.form == "printed" else 0
-        return rg_loss(n_items, self.l2, self.negative_weight, interaction)
+        fractions = {"printed": self.interaction / n_items, "exact": 0, "public": self.interaction * self.negative_weight}
+        return rg_loss(n_items, self.l2, self.negative_weight, fractions[self.form], self.positive_weight)
 
     def item_ridges(self, sums: UserSums) -> np.ndarray:
-        return rg_item_ridges(sums, self.l2, self.negative_weight)
+        return rg_item_ridges(sums, self.l2, self.negative_weight, self.positive_weight)
 
     def user_gram(self, items: np.ndarray) -> np.ndarray:
         gram = super().user_gram(items)
-        if self.form == "printed":
+        if self.form != "exact":
             return gram
         total = items.sum(axis=0)
         return gram - self.interaction / len(items) * np.outer(total, total)
