@@ -26,6 +26,7 @@ from gramian.gradient import (
     MultVAE,
     RG2Loss,
     SampledSoftmax,
+    SimpleX,
     Softmax,
     Sparsemax,
 )
@@ -102,3 +103,8 @@ def fraction_in_group(model):
     lists = model.recommend_for([[0, 3, 9, 12], [1, 4, 10, 13], [2, 5, 11]], k=3)
     new = [item % 3 == group for group, items in enumerate(lists.items) for item in items]
     return min(np.mean(trained), np.mean(new))
+
+
+def small_backbones():
+    """One of each backbone, with few factors."""
+    return [MF(rank=6), LightGCN(rank=6, n_layers=2), SimpleX(rank=6, own_weight=0.3)]

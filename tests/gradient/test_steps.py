@@ -27,6 +27,7 @@ from gramian.gradient import (
     Uniform,
 )
 from gramian.gradient.backbones import score_geometry
+from gramian.gradient.encoder import scatter_rows
 from gramian.gradient.factor_training import FactorTrainer
 from gramian.gradient.loss import Scores
 from gramian.gradient.optimizer import RowAdam
@@ -121,7 +122,7 @@ def record_updates(trainer, monkeypatch):
     recorded = {}
 
     def record(name, rows, gradient, learning_rate):
-        recorded[name] = trainer.expand_gradient(name, rows, gradient)
+        recorded[name] = scatter_rows(rows, gradient, len(trainer.tables[name]))
 
     monkeypatch.setattr(trainer.tables, "update", record)
     return recorded

@@ -9,6 +9,7 @@ from gramian.gradient.autoencoders import MultDAE as MultDAE
 from gramian.gradient.autoencoders import MultVAE as MultVAE
 from gramian.gradient.backbones import MF as MF
 from gramian.gradient.backbones import LightGCN as LightGCN
+from gramian.gradient.backbones import SimpleX as SimpleX
 from gramian.gradient.debiasing import Debias as Debias
 from gramian.gradient.factor_model import FactorModel as FactorModel
 from gramian.gradient.losses import BCE as BCE

@@ -20,14 +20,37 @@ from gramian.models.parameters import rank_param
 SMALLEST_NORM = 1e-12  # shorter vectors are divided by this instead of their length
 
 
-def cosine_param() -> Any:
-    return param(False, "whether a score is the cosine of two vectors instead of their inner product")
+def layers_param(default: int = 3) -> Any:
+    return param(default, "number of graph convolutions, usually 1 to 3", at_least=1, below=10, tries=(1, 2, 3))
+
+
+def cosine_param(default: bool = False) -> Any:
+    return param(default, "whether a score is the cosine of two vectors instead of their inner product")
 
 
 class Backbone(Configurable):
-    """Gives every user and every item a vector."""
+    """Gives every user and every item a vector, as a function of learned arrays: the tables.
 
+    `encoders.py` computes the functions, in PyTorch; a trained model keeps their values.
+    """
+
+    rank: int
+    cosine: bool
     n_layers = 0  # how many times vectors are propagated along the interactions
+    encodes_histories = False  # whether the vector of a user is a function of the history, so that new users have one too
+
+    def shapes(self, n_users: int, n_items: int) -> dict[str, tuple[int, ...]]:
+        """The shape of each table by name: vectors of users or items first, then weights (two dimensions) and biases (one)."""
+        return {"users": (n_users, self.rank), "items": (n_items, self.rank)}
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables."""
+        return tuple(self.shapes(1, 1))
+
+    def step_floats(self, n_users: int, n_items: int, n_interactions: int) -> int:
+        """The numbers in the temporary arrays of one step, beside those of the loss."""
+        return 0
 
 
 @configurable
@@ -47,18 +70,44 @@ class LightGCN(Backbone):
     """
 
     rank: int = rank_param()
-    n_layers: int = param(3, "number of graph convolutions, usually 1 to 3", at_least=1, below=10, tries=(1, 2, 3))
+    n_layers: int = layers_param()
     cosine: bool = cosine_param()
 
+    def step_floats(self, n_users: int, n_items: int, n_interactions: int) -> int:
+        return 5 * (n_users + n_items) * self.rank + 12 * n_interactions
 
-BACKBONES = (MF, LightGCN)
+
+@configurable
+class SimpleX(Backbone):
+    """SimpleX (Mao et al. 2021): the user's vector is own_weight · p_u + (1 − own_weight) · V · mean of q_i over the history.
+
+    p_u and q_i are free vectors and V is a learned matrix. The paper trains it under `CCL`. A new user has no p_u and gets the
+    second term alone.
+    """
+
+    rank: int = rank_param()
+    own_weight: float = param(
+        0.5, "weight g of the user's own vector against the history, usually 0.1 to 0.9", at_least=0, at_most=1, tries=(0.2, 0.5, 0.8)
+    )
+    cosine: bool = cosine_param(True)
+
+    encodes_histories = True
+
+    def shapes(self, n_users: int, n_items: int) -> dict[str, tuple[int, ...]]:
+        return super().shapes(n_users, n_items) | {"history_weight": (self.rank, self.rank)}
+
+    def step_floats(self, n_users: int, n_items: int, n_interactions: int) -> int:
+        return 2 * (n_users + n_items) * self.rank + n_interactions
+
+
+BACKBONES = (MF, LightGCN, SimpleX)
 
 
 def score_geometry(backbone: Backbone, uses_distances: bool) -> str:
     """The name of the geometry: 'product', 'cosine' or 'distance'."""
     if uses_distances:
         return "distance"
-    return "cosine" if backbone.cosine else "product"  # type: ignore[attr-defined]
+    return "cosine" if backbone.cosine else "product"
 
 
 def scoring_rows(vectors: Array, geometry: str, side: str) -> Array:
