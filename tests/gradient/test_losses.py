@@ -13,6 +13,7 @@ from gramian.gradient import (
     BCE,
     BPR,
     CCL,
+    CML,
     MINE,
     MSE,
     SML,
@@ -44,6 +45,7 @@ def random_scores(loss, rows=3, positives=2, negatives=5, weighted=True, seed=0)
         "log_q": np.log(q / q.sum()),
         "user_bias": rng.uniform(-1, 1, (rows, 1)),
         "item_bias": rng.uniform(-1, 1, (rows, positives)),
+        "n_items": 40,
         "item_item": rng.uniform(-1, 1, (rows, positives, negatives)),
     }
     if getattr(loss, "debiased", None):
@@ -91,6 +93,10 @@ def loss_in_loops(loss, s, row):
             for p, o, item_item in zip(share, negatives, s.item_item[row, i], strict=True):
                 d_ui, d_uj, d_ij = -y[i], -o, -item_item
                 value += n * p * (max(0, d_ui - d_uj + m) + loss.item_weight * max(0, d_ui - d_ij + ni))
+        elif isinstance(loss, CML):
+            violations = [(p, loss.margin + o - y[i]) for p, o in zip(share, negatives, strict=True) if o > y[i] - loss.margin]
+            rank = int(s.n_items * sum(p for p, _ in violations))
+            value = log(1 + rank) * sum(p * excess for p, excess in violations)
         elif isinstance(loss, MSE | CCL):
             negative_term = (lambda v: v**2) if isinstance(loss, MSE) else (lambda v: max(0, v - loss.margin))
             value = (1 - y[i]) ** 2 if isinstance(loss, MSE) else 1 - y[i]

@@ -87,6 +87,7 @@ def naive_step(recipe, state, users, items, negatives, extra_positives, n_negati
             "n_negatives": n_negatives or len(drawn),
             "log_q": torch.full((len(drawn),), -log(N), dtype=p.dtype),
             "item_item": score(q[i][None], q[drawn])[None, None],
+            "n_items": N,
         }
         if recipe.loss.masks_accidental_hits:
             log_weight = torch.full((1, len(drawn)), -log(len(drawn)), dtype=p.dtype)

@@ -6,12 +6,23 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gramian.gradient.backbones import MF, Backbone, LightGCN, SimpleX
+from gramian.gradient.backbones import DGCF, GAT, MF, NGCF, SGL, Backbone, LightGCN, PinSage, SimpleX, YouTubeNet
 from gramian.gradient.encoder import Encoder, LightGCNEncoder, TableEncoder
 from gramian.gradient.graph import TORCH_DTYPES
-from gramian.gradient.history_encoders import SimpleXEncoder
+from gramian.gradient.graph_encoders import DGCFEncoder, GATEncoder, NGCFEncoder, PinSageEncoder, SGLEncoder
+from gramian.gradient.history_encoders import SimpleXEncoder, YouTubeNetEncoder
 
-ENCODERS: dict[type[Backbone], type[Encoder]] = {MF: TableEncoder, LightGCN: LightGCNEncoder, SimpleX: SimpleXEncoder}
+ENCODERS: dict[type[Backbone], type[Encoder]] = {
+    MF: TableEncoder,
+    LightGCN: LightGCNEncoder,
+    SimpleX: SimpleXEncoder,
+    YouTubeNet: YouTubeNetEncoder,
+    NGCF: NGCFEncoder,
+    SGL: SGLEncoder,
+    PinSage: PinSageEncoder,
+    GAT: GATEncoder,
+    DGCF: DGCFEncoder,
+}
 
 
 def make_encoder(backbone: Backbone, x: sp.csr_array, device: torch.device, dtype: torch.dtype) -> Encoder:

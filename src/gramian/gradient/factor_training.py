@@ -17,10 +17,11 @@ from torch import Tensor
 from gramian.core.epochs import TrainingState
 from gramian.data.interactions import Interactions
 from gramian.gradient.backbones import backpropagate_rows, score_geometry, scoring_rows
-from gramian.gradient.encoder import TableGradients, scatter_rows
+from gramian.gradient.encoder import TableGradients, scatter_rows, select_rows
 from gramian.gradient.encoders import make_encoder
 from gramian.gradient.factor_model import FactorModel
 from gramian.gradient.graph import TORCH_DTYPES
+from gramian.gradient.initialization import VECTOR_TABLES
 from gramian.gradient.loss import Scores
 from gramian.gradient.samplers import InBatch, Uniform
 from gramian.gradient.scorers import BIAS_ARRAYS
@@ -149,6 +150,7 @@ class FactorTrainer(Trainer):
         n = negatives.shape[-1]
         fields: dict[str, Any] = {name: tensor.detach() for name, tensor in inputs.items()}
         fields |= {"positive_weight": torch.ones_like(fields["positives"]), "n_negatives": n, "log_q": self.log_q[negatives]}
+        fields["n_items"] = self.n_items
         if "extra_positives" in fields:
             fields |= {"prior": self.priors[users], "extra_positive_weight": 1 / fields["extra_positives"].shape[1]}
         if self.in_batch or self.loss.masks_accidental_hits:
@@ -217,6 +219,8 @@ class FactorTrainer(Trainer):
                 if all_rows:
                     rows, gradient = None, scatter_rows(rows, gradient, len(self.tables[name]))
                 self.tables.update(name, rows, gradient, learning_rate)
+                if self.loss.in_unit_ball and name in VECTOR_TABLES:
+                    project_to_unit_ball(self.tables[name], rows)
         return penalty
 
     def add_penalty_gradients(self, gradients: TableGradients, penalty_terms: PenaltyTerms) -> Tensor:
@@ -248,6 +252,13 @@ def unique_with_inverse(numbers: Tensor, n: int) -> tuple[Tensor, Tensor]:
     position = torch.empty(n, dtype=torch.int64, device=numbers.device)
     position[unique] = torch.arange(len(unique), device=numbers.device)
     return unique, position[numbers]
+
+
+def project_to_unit_ball(table: Tensor, rows: Tensor | None) -> None:
+    """Shorten these rows of a table (None: all) to length 1 if they are longer."""
+    vectors = select_rows(table, rows)
+    shortened = vectors / vectors.norm(dim=1, keepdim=True).clip(min=1)
+    table.copy_(shortened) if rows is None else table.index_copy_(0, rows, shortened)
 
 
 def gather_rows(rows: Tensor, index: Tensor) -> Tensor:

@@ -36,6 +36,10 @@ class EdgePattern:
         """The pattern of a sparse matrix."""
         return EdgePattern(x.indptr, x.indices, x.shape, device)
 
+    def to_csr(self) -> sp.csr_array:
+        """The edges as a sparse matrix of ones."""
+        return sp.csr_array((np.ones(self.size, np.float32), self.indices, self.indptr), self.shape)
+
     @cached_property
     def rows(self) -> Tensor:
         """The row of each edge."""

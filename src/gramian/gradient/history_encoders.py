@@ -41,3 +41,17 @@ class SimpleXEncoder(HistoryEncoder):
         own_weight = self.backbone.own_weight
         history = self.history_means(tables["items"], users) @ tables["history_weight"]
         return own_weight * select_rows(tables["users"], users) + (1 - own_weight) * history, select_rows(tables["items"], items)
+
+
+class YouTubeNetEncoder(HistoryEncoder):
+    """ReLU(ReLU(mean of v_i over the history · W + b) · V + c), without the items to be predicted   (Covington et al. 2016)."""
+
+    def hold_out(self, interactions: Tensor) -> None:
+        self.is_held_out[:] = False
+        self.is_held_out[interactions.cpu().numpy()] = True
+
+    def forward(self, tables: Tables, users: Tensor | None, items: Tensor | None) -> tuple[Tensor, Tensor]:
+        code = self.history_means(tables["inputs"], users)
+        for layer in (0, 1):
+            code = (code @ tables[f"weight{layer}"] + tables[f"bias{layer}"]).relu()
+        return code, select_rows(tables["items"], items)
