@@ -1,4 +1,4 @@
-"""What every backbone promises, as every registered model does: it learns, resumes, saves, serves without PyTorch, and tunes."""
+"""What every backbone promises, as every registered model: it learns, resumes, saves, serves without PyTorch, and tunes."""
 
 import subprocess
 import sys

@@ -84,7 +84,7 @@ def test_products_along_edges_and_their_gradients():
 
 
 def test_random_walks_visit_neighbours_by_their_probabilities():
-    """Walks of three steps: the first and the third visit a column, with the probabilities P and P·Q·P, with Q from columns to rows."""
+    """The first and the third step of a walk visit a column, with probabilities P and P·Q·P; Q is from columns to rows."""
     visits = sample_neighbours(X, N, 20_000).toarray()
     to_columns = X.toarray() / X.sum(axis=1)[:, None]
     to_rows = (X.toarray() / X.sum(axis=0)).T
@@ -158,13 +158,12 @@ def test_youtubenet_leaves_the_items_to_be_predicted_out_of_the_history():
     backbone = YouTubeNet(rank=6, hidden=10)
     encoder = make_encoder(backbone, EVENTS.matrix, CPU, torch.float64)
     tables = {name: torch.from_numpy(array) for name, array in random_tables(backbone).items()}
-    held_out = torch.tensor([2, 9, 30])
-    encoder.hold_out(held_out)
+    held_out = encoder.held_out = torch.tensor([2, 9, 30])
     remaining = DENSE.clone()
     remaining[encoder.histories.rows[held_out], encoder.histories.columns[held_out]] = 0
     users, _ = encoder.encode(tables, None, None)
     np.testing.assert_allclose(users, naive_vectors(backbone, tables, remaining)[0], atol=1e-12)
-    encoder.hold_out(torch.tensor([], dtype=torch.int64))
+    encoder.held_out = None
     np.testing.assert_allclose(encoder.encode(tables, None, None)[0], naive_vectors(backbone, tables, DENSE)[0], atol=1e-12)
 
 

@@ -94,9 +94,7 @@ def loss_in_loops(loss, s, row):
                 d_ui, d_uj, d_ij = -y[i], -o, -item_item
                 value += n * p * (max(0, d_ui - d_uj + m) + loss.item_weight * max(0, d_ui - d_ij + ni))
         elif isinstance(loss, CML):
-            violations = [(p, loss.margin + o - y[i]) for p, o in zip(share, negatives, strict=True) if o > y[i] - loss.margin]
-            rank = int(s.n_items * sum(p for p, _ in violations))
-            value = log(1 + rank) * sum(p * excess for p, excess in violations)
+            value = metric_loss_in_loops(share, negatives, y[i] - loss.margin, s.n_items)
         elif isinstance(loss, MSE | CCL):
             negative_term = (lambda v: v**2) if isinstance(loss, MSE) else (lambda v: max(0, v - loss.margin))
             value = (1 - y[i]) ** 2 if isinstance(loss, MSE) else 1 - y[i]
@@ -120,6 +118,12 @@ def loss_in_loops(loss, s, row):
             value = sum(p * (o + 1) ** 2 for p, o in zip(share, negatives, strict=True)) / 2 - 0.5 - y[i]
         total += wi * value
     return total
+
+
+def metric_loss_in_loops(share, negatives, threshold, n_items):
+    """CML of one positive: negatives with scores above the threshold violate its margin."""
+    violations = [(p, o - threshold) for p, o in zip(share, negatives, strict=True) if o > threshold]
+    return log(1 + int(n_items * sum(p for p, _ in violations))) * sum(p * excess for p, excess in violations)
 
 
 def project_by_enumeration(x):

@@ -93,7 +93,11 @@ class SimpleX(Backbone):
 
     rank: int = rank_param()
     own_weight: float = param(
-        0.5, "weight g of the user's own vector against the history, usually 0.1 to 0.9", at_least=0, at_most=1, tries=(0.2, 0.5, 0.8)
+        0.5,
+        "weight g of the user's own vector against the history, usually 0.1 to 0.9",
+        at_least=0,
+        at_most=1,
+        tries=(0.2, 0.5, 0.8),
     )
     cosine: bool = cosine_param(True)
 
@@ -166,8 +170,12 @@ class SGL(GraphBackbone):
 
     rank: int = rank_param()
     n_layers: int = layers_param()
-    dropout: float = param(0.1, "fraction of edges that a view drops, usually 0.1 to 0.5", at_least=0, below=1, tries=(0.1, 0.3, 0.5))
-    temperature: float = param(0.2, "temperature of InfoNCE between the views, usually 0.1 to 0.5", at_least=1e-3, tries=(0.1, 0.2, 0.5))
+    dropout: float = param(
+        0.1, "fraction of edges that a view drops, usually 0.1 to 0.5", at_least=0, below=1, tries=(0.1, 0.3, 0.5)
+    )
+    temperature: float = param(
+        0.2, "temperature of InfoNCE between the views, usually 0.1 to 0.5", at_least=1e-3, tries=(0.1, 0.2, 0.5)
+    )
     weight: float = param(0.1, "weight of InfoNCE between the views, usually 0.01 to 1", at_least=0, tries=(0.01, 0.1, 0.5))
     cosine: bool = cosine_param()
 
@@ -233,7 +241,9 @@ class DGCF(GraphBackbone):
     n_layers: int = layers_param(1)
     n_steps: int = param(2, "steps of routing in each layer, usually 2 or 3", at_least=1)
     independence: float = param(0.01, "weight of the distance correlation of intents, usually 0 to 0.1", at_least=0)
-    max_nodes: int = param(256, "users and items of a batch over which the correlation is computed, usually 100 to 1000", at_least=4)
+    max_nodes: int = param(
+        256, "users and items of a batch over which the correlation is computed, usually 100 to 1000", at_least=4
+    )
     cosine: bool = cosine_param()
 
     def __post_init__(self) -> None:

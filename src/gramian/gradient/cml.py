@@ -27,7 +27,9 @@ class CML(Loss):
     items outrank weigh more.
     """
 
-    margin: float = param(0.5, "distance by which negatives should be farther, usually 0.1 to 1", at_least=0, tries=(0.2, 0.5, 1))
+    margin: float = param(
+        0.5, "distance by which negatives should be farther, usually 0.1 to 1", at_least=0, tries=(0.2, 0.5, 1)
+    )
     weighs_ranks: bool = param(True, "whether a positive weighs log(1 + rank), or 1")
     n_negatives: int = n_negatives_param(16)
     sampler: Sampler = sampler_param()

@@ -8,8 +8,7 @@ them to autograd.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import scipy.sparse as sp
 import torch
@@ -19,7 +18,12 @@ from gramian.gradient.graph import InteractionGraph, sum_along_edges
 
 # By table: the rows that have a gradient (None: all), and their gradient.
 TableGradients = dict[str, tuple[Tensor | None, Tensor]]
-Tables = Mapping[str, Tensor]
+
+
+class Tables(Protocol):
+    """Tables by name: a dictionary, or what Adam updates."""
+
+    def __getitem__(self, name: str, /) -> Tensor: ...
 
 
 class Encoder(ABC):
@@ -32,13 +36,11 @@ class Encoder(ABC):
     def __init__(self, backbone: Any, x: sp.csr_array, device: torch.device, dtype: torch.dtype) -> None:
         self.backbone, self.device, self.dtype = backbone, device, dtype
         self.generator: torch.Generator | None = None
+        self.held_out: Tensor | None = None  # the interactions to be predicted, by their position in the order of CSR
 
     def start_epoch(self, generator: torch.Generator) -> None:
         """Take the random numbers of this epoch from a generator."""
         self.generator = generator
-
-    def hold_out(self, interactions: Tensor) -> None:
-        """Take note of the interactions of the next batch, by their position in the order of CSR."""
 
     @abstractmethod
     def encode(self, tables: Tables, users: Tensor | None, items: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -91,7 +93,9 @@ class LightGCNEncoder(Encoder):
 
     def backpropagate(self, gradients: TableGradients) -> Tensor | float:
         graph, n_layers = self.graph, self.backbone.n_layers
-        by_users, by_items = (scatter_rows(*gradients[name], n) for name, n in zip(("users", "items"), self.n_rows, strict=True))
+        by_users, by_items = (
+            scatter_rows(*gradients[name], n) for name, n in zip(("users", "items"), self.n_rows, strict=True)
+        )
         p, q = by_users, by_items
         for _ in range(n_layers):
             p, q = (
@@ -128,7 +132,9 @@ class AutogradEncoder(Encoder):
             outputs.append(self.auxiliary)
             by_outputs.append(torch.ones_like(self.auxiliary))
         derived = torch.autograd.grad(outputs, list(self.leaves.values()), by_outputs, allow_unused=True)
-        gradients |= {name: (None, gradient) for name, gradient in zip(self.leaves, derived, strict=True) if gradient is not None}
+        gradients |= {
+            name: (None, gradient) for name, gradient in zip(self.leaves, derived, strict=True) if gradient is not None
+        }
         value = 0.0 if self.auxiliary is None else self.auxiliary.detach().double()
         del self.outputs, self.leaves, self.auxiliary  # frees the graph of autograd
         return value

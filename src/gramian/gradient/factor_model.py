@@ -92,7 +92,8 @@ class FactorModel(GradientRecipe):
         shapes = self.backbone.shapes(events.n_users, events.n_items)
         vector_scale = 0.1 / np.sqrt(self.rank)
         arrays: dict[str, np.ndarray] = {
-            name: initialize(rng, shape, vector_scale if name in VECTOR_TABLES else None, dtype) for name, shape in shapes.items()
+            name: initialize(rng, shape, vector_scale if name in VECTOR_TABLES else None, dtype)
+            for name, shape in shapes.items()
         }
         n_rows = {"user_bias": events.n_users, "item_bias": events.n_items}
         biases: dict[str, np.ndarray] = {

@@ -65,7 +65,7 @@ class FactorTrainer(Trainer):
                     size, value = int(self.sizes[batch].sum()), self.step_on_users(batch, learning_rate)
                 else:
                     users, items = self.rows[batch], self.columns[batch]
-                    self.encoder.hold_out(batch)
+                    self.encoder.held_out = batch
                     size, value = len(batch), self.step_on_interactions(users, items, generator, learning_rate)
                 total += value * size
                 advance(size)

@@ -112,7 +112,7 @@ class _Multiply(torch.autograd.Function):
         return sum_along_edges(pattern, values, vectors)
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
         pattern, (values, vectors) = context.pattern, context.saved_tensors
         by_values = multiply_along_edges(pattern, gradient, vectors) if context.needs_input_grad[1] else None
         by_vectors = None
@@ -129,7 +129,7 @@ class _EdgeProducts(torch.autograd.Function):
         return multiply_along_edges(pattern, left, right)
 
     @staticmethod
-    def backward(context: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:  # type: ignore[override]
+    def backward(context: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
         pattern, (left, right) = context.pattern, context.saved_tensors
         by_left = sum_along_edges(pattern, gradient, right)
         by_right = sum_along_edges(pattern.transposed, pattern.transpose_values(gradient), left)
@@ -138,13 +138,13 @@ class _EdgeProducts(torch.autograd.Function):
 
 def multiply(pattern: EdgePattern, values: Tensor, vectors: Tensor) -> Tensor:
     """Y_r = Σ_c v_rc X_c, with gradients by the values and the vectors."""
-    result: Tensor = _Multiply.apply(pattern, values, vectors)  # type: ignore[no-untyped-call]
+    result: Tensor = _Multiply.apply(pattern, values, vectors)
     return result
 
 
 def edge_products(pattern: EdgePattern, left: Tensor, right: Tensor) -> Tensor:
     """v_rc = A_r · B_c, with gradients by both."""
-    result: Tensor = _EdgeProducts.apply(pattern, left, right)  # type: ignore[no-untyped-call]
+    result: Tensor = _EdgeProducts.apply(pattern, left, right)
     return result
 
 

@@ -5,9 +5,9 @@ N(v) are the neighbours of a node v: the items of a user, the users of an item.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -31,9 +31,9 @@ class NodeEncoder(AutogradEncoder):
         all_users, all_items = self.encode_nodes(tables)
         return select_rows(all_users, users), select_rows(all_items, items)
 
+    @abstractmethod
     def encode_nodes(self, tables: Tables) -> tuple[Tensor, Tensor]:
         """The vectors of all users and items."""
-        raise NotImplementedError
 
     def drop(self, vectors: Tensor, fraction: float) -> Tensor:
         """Dropout in training: set a fraction of the numbers to 0, and divide the others by 1 − fraction."""
@@ -63,6 +63,10 @@ class NGCFEncoder(NodeEncoder):
 class SGLEncoder(NodeEncoder):
     """LightGCN, and InfoNCE between the vectors of two views of the graph without some edges   (Wu et al. 2021)."""
 
+    def __init__(self, backbone: Any, x: sp.csr_array, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__(backbone, x, device, dtype)
+        self.views: list[InteractionGraph] = []  # drawn in every epoch
+
     def start_epoch(self, generator: torch.Generator) -> None:
         """Draw the two views of this epoch."""
         super().start_epoch(generator)
@@ -87,11 +91,11 @@ class SGLEncoder(NodeEncoder):
         return user_sum / (self.backbone.n_layers + 1), item_sum / (self.backbone.n_layers + 1)
 
     def auxiliary_loss(self, tables: Tables, users: Tensor | None, items: Tensor | None) -> Tensor | None:
-        views = [self.propagate(view, tables) for view in getattr(self, "views", [])]
+        views = [self.propagate(view, tables) for view in self.views]
         if not views:
             return None
         losses = [
-            contrast_views(*(select_rows(view[side], rows) for view in views), self.backbone.temperature)
+            contrast_views(select_rows(views[0][side], rows), select_rows(views[1][side], rows), self.backbone.temperature)
             for side, rows in enumerate((users, items))
         ]
         return self.backbone.weight * (losses[0] + losses[1])
@@ -165,7 +169,7 @@ class DGCFEncoder(NodeEncoder):
     """LightGCN in n_intents parts, each on a graph of its own that routing weighs   (Wang et al. 2020).
 
     Edge weights of the intents k start equal, S_k(u, i) = 1. Each routing step takes their softmax over k, normalizes it by the
-    degrees of both nodes, propagates u_k = Σ_i L_k(u, i)·i_k, likewise i_k, and adds u_k · tanh(i_k of the layer before) to S_k.
+    degrees of both nodes, propagates u_k = Σ_i L_k(u, i)·i_k, likewise i_k, and adds u_k · tanh(i_k before this layer) to S_k.
     """
 
     def encode_nodes(self, tables: Tables) -> tuple[Tensor, Tensor]:

@@ -19,16 +19,21 @@ class HistoryEncoder(AutogradEncoder):
     def __init__(self, backbone: Any, x: sp.csr_array, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(backbone, x, device, dtype)
         self.histories = EdgePattern.of(x, device)
-        self.is_held_out = np.zeros(x.nnz, np.bool_)
 
-    def history_means(self, vectors: Tensor, users: Tensor | None) -> Tensor:
-        """The mean of the vectors in the history of each of these users (None: all); 0 for an empty history."""
+    def history_means(self, vectors: Tensor, users: Tensor | None, held_out: Tensor | None = None) -> Tensor:
+        """The mean of the vectors in the history of each of these users (None: all); 0 for an empty history.
+
+        Interactions that are held out do not count.
+        """
         histories = self.histories
         rows = np.arange(histories.shape[0]) if users is None else users.cpu().numpy()
         edges, indptr = histories.edges_of_rows(rows)
         pattern = EdgePattern(indptr, histories.indices[edges], (len(rows), histories.shape[1]), self.device)
         row = np.repeat(np.arange(len(rows)), np.diff(indptr))
-        weights = ~self.is_held_out[edges]
+        is_counted = np.ones(histories.size)
+        if held_out is not None:
+            is_counted[held_out.cpu().numpy()] = 0
+        weights = is_counted[edges]
         sizes = np.bincount(row, weights, minlength=len(rows))
         weights = weights / np.maximum(sizes, 1)[row]
         return multiply(pattern, torch.from_numpy(weights).to(self.device, self.dtype), vectors)
@@ -40,18 +45,16 @@ class SimpleXEncoder(HistoryEncoder):
     def forward(self, tables: Tables, users: Tensor | None, items: Tensor | None) -> tuple[Tensor, Tensor]:
         own_weight = self.backbone.own_weight
         history = self.history_means(tables["items"], users) @ tables["history_weight"]
-        return own_weight * select_rows(tables["users"], users) + (1 - own_weight) * history, select_rows(tables["items"], items)
+        return own_weight * select_rows(tables["users"], users) + (1 - own_weight) * history, select_rows(
+            tables["items"], items
+        )
 
 
 class YouTubeNetEncoder(HistoryEncoder):
     """ReLU(ReLU(mean of v_i over the history · W + b) · V + c), without the items to be predicted   (Covington et al. 2016)."""
 
-    def hold_out(self, interactions: Tensor) -> None:
-        self.is_held_out[:] = False
-        self.is_held_out[interactions.cpu().numpy()] = True
-
     def forward(self, tables: Tables, users: Tensor | None, items: Tensor | None) -> tuple[Tensor, Tensor]:
-        code = self.history_means(tables["inputs"], users)
+        code = self.history_means(tables["inputs"], users, self.held_out)
         for layer in (0, 1):
             code = (code @ tables[f"weight{layer}"] + tables[f"bias{layer}"]).relu()
         return code, select_rows(tables["items"], items)

@@ -32,11 +32,13 @@ class NeuMF(GradientRecipe):
 
     The tower is a perceptron of ReLU layers; the first has length `rank`, each next one half of it. p and p′ are different
     vectors of length `rank`. The loss of an interaction is −log σ(y_i) − Σ_j log(1 − σ(y_j)) with draws j of its own, plus
-    l2 · (‖p_u‖² + ‖q_i‖² + mean_j ‖q_j‖²) over both kinds of vectors. A score is no inner product, so every pair of user and item
-    goes through the tower. A new user gets the vectors of least loss, with everything else fixed.
+    l2 · (‖p_u‖² + ‖q_i‖² + mean_j ‖q_j‖²) over both kinds of vectors. A score is no inner product, so every pair of a user and
+    an item goes through the tower. A new user gets the vectors of least loss, with everything else fixed.
     """
 
-    rank: int = param(32, "length of each of the two vectors of a user or item, usually 8 to 64", at_least=2, tries=(16, 32, 64))
+    rank: int = param(
+        32, "length of each of the two vectors of a user or item, usually 8 to 64", at_least=2, tries=(16, 32, 64)
+    )
     n_layers: int = param(2, "number of layers of the tower, usually 1 to 4", at_least=1, below=10, tries=(1, 2, 3))
     n_negatives: int = n_negatives_param(4)
     n_epochs: int = epochs_param(30)

@@ -117,7 +117,9 @@ class NeuralFactors(Scorer):
         users, items, keys = arrays["users"], arrays["items"], arrays["keys"]
         n_layers = sum(name.startswith("weight") for name in arrays)
         layers = {f"{array}{layer}" for array in ("weight", "bias") for layer in range(n_layers)}
-        require_content(n_layers > 0 and set(arrays) == layers | {"users", "items", "keys", "output"}, "the layers of a network")
+        require_content(
+            n_layers > 0 and set(arrays) == layers | {"users", "items", "keys", "output"}, "the layers of a network"
+        )
         require_content(items.ndim == users.ndim == 2 and items.shape[1] == users.shape[1], "vectors of one length")
         require_content(len(users) > 0 and keys.shape == (len(users),) and keys.dtype == np.int64, "keys of 64 bits")
         width = items.shape[1]

@@ -43,7 +43,7 @@ class NeuMFTrainer(Trainer):
         leaves = {name: self.tables[name].detach().requires_grad_() for name in self.tables.names if name not in rows}
         leaves |= {name: self.tables[name].index_select(0, index).requires_grad_() for name, index in rows.items()}
         loss = self.batch_loss(leaves, user_positions, item_positions)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.tables.steps += 1
         with torch.no_grad():
             for name, leaf in leaves.items():
