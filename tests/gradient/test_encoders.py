@@ -9,7 +9,7 @@ from gradient.cases import EVENTS, M, N, X, small_backbones
 from gradient.naive_encoders import naive_vectors
 from gramian.gradient import DGCF, NGCF, SGL, YouTubeNet
 from gramian.gradient.encoders import ENCODERS, encode_arrays, make_encoder
-from gramian.gradient.graph import EdgePattern, edge_products, multiply, sum_along_edges, sum_by_index
+from gramian.gradient.graph import EdgePattern, edge_products, multiply, sum_along_edges, sum_by_index, sum_from_columns
 from gramian.gradient.graph_encoders import distance_correlation
 from gramian.gradient.random_walks import sample_neighbours
 
@@ -77,6 +77,10 @@ def test_products_along_edges_and_their_gradients():
     rows = torch.tensor([4, 7, 0])
     torch.testing.assert_close(sum_along_edges(pattern, values, vectors, rows), expected[rows].detach())
     torch.testing.assert_close(sum_by_index(pattern, values, vectors, rows), expected[rows])
+    columns = torch.tensor([6, 20, 1])
+    only = torch.zeros_like(vectors).index_copy(0, columns, vectors[columns])
+    few = sum_from_columns(pattern, values.detach(), columns, vectors[columns].detach())
+    torch.testing.assert_close(few, (dense @ only).detach())
     for ours, theirs, leaves in ((product, expected, (values, vectors)), (products, expected_products, (left, right))):
         gradient = torch.from_numpy(rng.standard_normal(ours.shape))
         for a, b in zip(*(torch.autograd.grad(y, leaves, gradient, retain_graph=True) for y in (ours, theirs)), strict=True):

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from gramian.gradient.graph import InteractionGraph, sum_along_edges
+from gramian.gradient.graph import InteractionGraph, sum_along_edges, sum_from_columns
 
 # By table: the rows that have a gradient (None: all), and their gradient.
 TableGradients = dict[str, tuple[Tensor | None, Tensor]]
@@ -68,7 +68,7 @@ class LightGCNEncoder(Encoder):
     """1/(L + 1) · Σ_{l=0..L} Âˡ E of the tables E.
 
     The last product is of the batch's rows alone. The map is symmetric, so gradients G take the same way back, in Horner's form
-    G + Â(G + Â(G + …)).
+    G + Â(G + Â(G + …)), where the first product reads the batch's rows alone.
     """
 
     def __init__(self, backbone: Any, x: sp.csr_array, device: torch.device, dtype: torch.dtype) -> None:
@@ -78,7 +78,6 @@ class LightGCNEncoder(Encoder):
     def encode(self, tables: Tables, users: Tensor | None, items: Tensor | None) -> tuple[Tensor, Tensor]:
         graph, n_layers = self.graph, self.backbone.n_layers
         all_users, all_items = tables["users"], tables["items"]
-        self.n_rows = len(all_users), len(all_items)
         p, q = select_rows(all_users, users), select_rows(all_items, items)
         for layer in range(n_layers):
             is_last = layer == n_layers - 1
@@ -93,15 +92,14 @@ class LightGCNEncoder(Encoder):
 
     def backpropagate(self, gradients: TableGradients) -> Tensor | float:
         graph, n_layers = self.graph, self.backbone.n_layers
-        by_users, by_items = (
-            scatter_rows(*gradients[name], n) for name, n in zip(("users", "items"), self.n_rows, strict=True)
-        )
-        p, q = by_users, by_items
+        (users, by_users), (items, by_items) = gradients["users"], gradients["items"]
+        user_rows, item_rows, p, q = users, items, by_users, by_items  # of the batch; of all after the first product
         for _ in range(n_layers):
             p, q = (
-                sum_along_edges(graph.to_users, graph.weights, q).add_(by_users),
-                sum_along_edges(graph.to_items, graph.item_weights, p).add_(by_items),
+                add_rows(sum_from_columns(graph.to_users, graph.weights, item_rows, q), users, by_users),
+                add_rows(sum_from_columns(graph.to_items, graph.item_weights, user_rows, p), items, by_items),
             )
+            user_rows = item_rows = None
         gradients["users"], gradients["items"] = (None, p / (n_layers + 1)), (None, q / (n_layers + 1))
         return 0.0
 
@@ -143,6 +141,11 @@ class AutogradEncoder(Encoder):
 def select_rows(table: Tensor, rows: Tensor | None) -> Tensor:
     """These rows of a table; None: all."""
     return table if rows is None else table.index_select(0, rows)
+
+
+def add_rows(table: Tensor, rows: Tensor | None, vectors: Tensor) -> Tensor:
+    """Add vectors to these rows of a table, in place; None: to all."""
+    return table.add_(vectors) if rows is None else table.index_add_(0, rows, vectors)
 
 
 def scatter_rows(rows: Tensor | None, gradient: Tensor, n: int) -> Tensor:

@@ -94,6 +94,20 @@ def sum_by_index(pattern: EdgePattern, values: Tensor, vectors: Tensor, rows: Te
     return out if rows is None else out.index_select(0, rows)
 
 
+def sum_from_columns(pattern: EdgePattern, values: Tensor, columns: Tensor | None, vectors: Tensor) -> Tensor:
+    """Y_r = Σ_c v_rc X_c of all rows, with vectors X of these columns alone (None: of all), without gradients."""
+    if columns is None or vectors.device.type != "cpu":
+        n = pattern.shape[1]
+        all_vectors = vectors if columns is None else vectors.new_zeros((n, vectors.shape[1])).index_copy_(0, columns, vectors)
+        return sum_along_edges(pattern, values, all_vectors)
+    position = np.full(pattern.shape[1], -1, np.int32)
+    position[columns.numpy()] = np.arange(len(columns))
+    out = torch.empty((pattern.shape[0], vectors.shape[1]), dtype=vectors.dtype)
+    arrays = (values.contiguous().numpy(), position, vectors.contiguous().numpy())
+    sum_columns_kernel(out.numpy(), pattern.indptr, pattern.indices, *arrays)
+    return out
+
+
 def multiply_along_edges(pattern: EdgePattern, left: Tensor, right: Tensor) -> Tensor:
     """v_rc = A_r · B_c of all edges, without gradients."""
     if left.device.type != "cpu":
@@ -156,6 +170,10 @@ class InteractionGraph:
         self.weights = symmetric_weights(self.to_users).to(device, dtype)
         self.to_items, self.item_weights = self.to_users.transposed, self.to_users.transpose_values(self.weights)
 
+    def weighted_edges(self) -> tuple[tuple[EdgePattern, Tensor], tuple[EdgePattern, Tensor]]:
+        """The edges to users and to items, with the entries of Â."""
+        return (self.to_users, self.weights), (self.to_items, self.item_weights)
+
     def multiply(self, users: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
         """Â E, of the vectors E of users and items, with gradients."""
         return multiply(self.to_users, self.weights, items), multiply(self.to_items, self.item_weights, users)
@@ -189,6 +207,22 @@ def sum_rows_kernel(out, rows, indptr, indices, values, vectors):  # type: ignor
                 for k in range(width):
                     total[k] += values[p] * a[k]
                 p += 1
+
+
+@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
+def sum_columns_kernel(out, indptr, indices, values, position, vectors):  # type: ignore[no-untyped-def]
+    n, width = out.shape
+    for job in prange((n + ROWS_PER_JOB - 1) // ROWS_PER_JOB):
+        for r in range(job * ROWS_PER_JOB, min(n, (job + 1) * ROWS_PER_JOB)):
+            total = out[r]
+            for k in range(width):
+                total[k] = 0
+            for p in range(indptr[r], indptr[r + 1]):
+                at = position[indices[p]]
+                if at >= 0:
+                    a = vectors[at]
+                    for k in range(width):
+                        total[k] += values[p] * a[k]
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath={"contract", "reassoc"})
