@@ -119,10 +119,10 @@ def small_backbones():
         MF(rank=6),
         LightGCN(rank=6, n_layers=2),
         SimpleX(rank=6, own_weight=0.3),
-        YouTubeNet(rank=6, hidden=10),
+        YouTubeNet(rank=16, hidden=32),
         NGCF(rank=6, n_layers=2, dropout=0),
         SGL(rank=6, n_layers=2),
-        PinSage(rank=6, n_neighbours=3, n_walks=20),
+        PinSage(rank=16, n_neighbours=8, n_walks=50),
         GAT(rank=6),
         DGCF(rank=6, n_intents=3, n_layers=2, n_steps=3, independence=0),
     ]

@@ -57,10 +57,8 @@ def naive_simplex(backbone, tables, x):
 def naive_youtubenet(backbone, tables, x):
     users = []
     for history in x:
-        code = history_mean(tables["inputs"], history)
-        for layer in (0, 1):
-            code = (code @ tables[f"weight{layer}"] + tables[f"bias{layer}"]).clamp(min=0)
-        users.append(code)
+        code = (history_mean(tables["inputs"], history) @ tables["weight0"] + tables["bias0"]).clamp(min=0)
+        users.append(code @ tables["weight1"] + tables["bias1"])
     return torch.stack(users), tables["items"]
 
 

@@ -112,10 +112,11 @@ class SimpleX(Backbone):
 
 @configurable
 class YouTubeNet(Backbone):
-    """YouTubeNet (Covington et al. 2016): the user's vector is ReLU(ReLU(mean of v_i over the history · W + b) · V + c).
+    """YouTubeNet (Covington et al. 2016): the user's vector is ReLU(mean of v_i over the history · W + b) · V + c.
 
     The history has vectors v_i of its own, beside the vectors q_i of the items that are scored. In training, the items to be
     predicted in a batch are left out of the mean. There is no vector of a user, so that new users are treated as all others.
+    The last layer is linear: the paper has a ReLU there, which gave whole groups of users the vector 0 in our tests.
     """
 
     rank: int = rank_param()
@@ -176,7 +177,7 @@ class SGL(GraphBackbone):
     temperature: float = param(
         0.2, "temperature of InfoNCE between the views, usually 0.1 to 0.5", at_least=1e-3, tries=(0.1, 0.2, 0.5)
     )
-    weight: float = param(0.1, "weight of InfoNCE between the views, usually 0.01 to 1", at_least=0, tries=(0.01, 0.1, 0.5))
+    weight: float = param(0.01, "weight of InfoNCE between the views, usually 0.005 to 0.5", at_least=0, tries=(0.01, 0.1, 0.5))
     cosine: bool = cosine_param()
 
     def step_floats(self, n_users: int, n_items: int, n_interactions: int) -> int:

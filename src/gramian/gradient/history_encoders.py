@@ -51,10 +51,9 @@ class SimpleXEncoder(HistoryEncoder):
 
 
 class YouTubeNetEncoder(HistoryEncoder):
-    """ReLU(ReLU(mean of v_i over the history · W + b) · V + c), without the items to be predicted   (Covington et al. 2016)."""
+    """ReLU(mean of v_i over the history · W + b) · V + c, without the items to be predicted   (Covington et al. 2016)."""
 
     def forward(self, tables: Tables, users: Tensor | None, items: Tensor | None) -> tuple[Tensor, Tensor]:
-        code = self.history_means(tables["inputs"], users, self.held_out)
-        for layer in (0, 1):
-            code = (code @ tables[f"weight{layer}"] + tables[f"bias{layer}"]).relu()
-        return code, select_rows(tables["items"], items)
+        means = self.history_means(tables["inputs"], users, self.held_out)
+        code = (means @ tables["weight0"] + tables["bias0"]).relu()
+        return code @ tables["weight1"] + tables["bias1"], select_rows(tables["items"], items)

@@ -15,7 +15,7 @@ def history_network(backbone: Backbone, arrays: dict[str, np.ndarray], events: I
     activations: tuple[str, ...]
     output = scoring_rows(items, "cosine", "item") if backbone.cosine else items
     layers = {"output": output, "output_bias": np.zeros(len(items), items.dtype)}
-    activations = ("relu", "relu")
+    activations = ("relu", "none")
     if isinstance(backbone, SimpleX):
         own, activations = items.dtype.type(backbone.own_weight), ("none",)
         layers |= {"weight0": (1 - own) * items @ arrays["history_weight"], "bias0": np.zeros(backbone.rank, items.dtype)}
