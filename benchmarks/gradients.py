@@ -5,6 +5,7 @@
     python benchmarks/gradients.py paired gowalla ccl           # debiased against biased, with the models that `quality` saved
     python benchmarks/gradients.py draws                        # own draws against shared ones: BPR on ml-1m, validation
     python benchmarks/gradients.py throughput                   # seconds per epoch, ours and RecBole in turn on one machine
+    python benchmarks/gradients.py propagation                  # LightGCN's propagation, ours and PyTorch's in turn
 
 The learning rate is halved every second epoch of the last third, a schedule fixed beforehand. Parameters were chosen on
 validation splits of the training sets of gowalla (for CCL also of its 15-core) and, for MINE+, of yelp2018. The test set is
@@ -16,18 +17,24 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
+import numba
+import torch
 from journal import append
 from peers import python_of, run_script
 
 import gramian as gr
 from gramian.core.epochs import Epoch
-from gramian.gradient import BPR, CCL, MF, ByPopularity, Debias, Everything, FactorModel, MINEPlus, Uniform
+from gramian.gradient import BPR, CCL, MF, ByPopularity, Debias, Everything, FactorModel, LightGCN, MINEPlus, Uniform
+from gramian.gradient.encoder import LightGCNEncoder, TableGradients, scatter_rows
+from gramian.gradient.encoders import make_encoder
+from gramian.gradient.graph import EdgePattern
 
 HERE = Path(__file__).parent
 SCRATCH = HERE / ".scratch"
@@ -166,6 +173,66 @@ def throughput(rounds: int) -> None:
                 append("gradients", row | {"seconds": seconds, "ratio": ratio})
 
 
+def propagation(rounds: int) -> None:
+    """Time what LightGCN adds to a step on gowalla: encode a batch of 2,048 with one negative each, and take gradients back.
+
+    PyTorch's side multiplies its sparse CSR tensors by all vectors in every layer, as this library did before.
+    """
+    x, device = gr.split.published("gowalla").train.matrix, torch.device("cpu")
+    torch.set_num_threads(numba.get_num_threads())
+    generator = torch.Generator().manual_seed(0)
+    encoder = make_encoder(LightGCN(rank=64, n_layers=3), x, device, torch.float32)
+    assert isinstance(encoder, LightGCNEncoder)
+    tables = {name: torch.randn((n, 64), generator=generator) for name, n in zip(("users", "items"), x.shape, strict=True)}
+    users = torch.randperm(x.shape[0], generator=generator)[:2048].sort()[0]
+    items = torch.randperm(x.shape[1], generator=generator)[:4096].sort()[0]
+    gradients = {"users": torch.randn((2048, 64), generator=generator), "items": torch.randn((4096, 64), generator=generator)}
+    to_users, to_items = (sparse_tensor(pattern, values) for pattern, values in encoder.graph.weighted_edges())
+
+    def with_our_kernel() -> tuple[torch.Tensor, ...]:
+        encoded = encoder.encode(tables, users, items)
+        by_table: TableGradients = {"users": (users, gradients["users"]), "items": (items, gradients["items"])}
+        encoder.backpropagate(by_table)
+        return *encoded, by_table["users"][1], by_table["items"][1]
+
+    def propagate(p: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        p_sum, q_sum = p.clone(), q.clone()
+        for _ in range(3):
+            p, q = to_users @ q, to_items @ p
+            p_sum += p
+            q_sum += q
+        return p_sum / 4, q_sum / 4
+
+    def with_pytorch() -> tuple[torch.Tensor, ...]:
+        p, q = propagate(tables["users"], tables["items"])
+        by_rows = (
+            scatter_rows(rows, gradients[name], len(tables[name])) for name, rows in (("users", users), ("items", items))
+        )
+        return p[users], q[items], *propagate(*by_rows)
+
+    for ours, theirs in zip(with_our_kernel(), with_pytorch(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    best = {"gramian": inf, "pytorch": inf}
+    for _ in range(rounds):
+        for side, run in (("gramian", with_our_kernel), ("pytorch", with_pytorch)):
+            started = time.perf_counter()
+            run()
+            best[side] = min(best[side], time.perf_counter() - started)
+    ratio = best["pytorch"] / best["gramian"]
+    print(f"{best['gramian'] * 1e3:.0f} ms a step, PyTorch {best['pytorch'] * 1e3:.0f} ms: {ratio:.2f} ×")
+    append(
+        "gradients",
+        {"job": "propagation", "data": "gowalla", "seconds": best["gramian"], "peer": best["pytorch"], "ratio": ratio},
+    )
+
+
+def sparse_tensor(pattern: EdgePattern, values: torch.Tensor) -> torch.Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # PyTorch warns that CSR tensors are in beta state
+        indptr, columns = torch.from_numpy(pattern.indptr), pattern.columns
+        return torch.sparse_csr_tensor(indptr, columns, values, size=pattern.shape)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     jobs = parser.add_subparsers(dest="job", required=True)
@@ -177,5 +244,6 @@ if __name__ == "__main__":
             job.add_argument("--every", type=int, default=5)
     jobs.add_parser("draws").add_argument("--n-epochs", type=int, default=8)
     jobs.add_parser("throughput").add_argument("--rounds", type=int, default=3)
+    jobs.add_parser("propagation").add_argument("--rounds", type=int, default=9)
     arguments = vars(parser.parse_args())
     globals()[arguments.pop("job")](**arguments)

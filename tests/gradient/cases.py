@@ -11,9 +11,14 @@ from gramian.gradient import (
     BPR,
     CCL,
     CDAE,
+    CML,
+    DGCF,
+    GAT,
     MF,
     MINE,
     MSE,
+    NGCF,
+    SGL,
     SML,
     UIB,
     Debias,
@@ -25,10 +30,13 @@ from gramian.gradient import (
     MINEPlus,
     MultDAE,
     MultVAE,
+    PinSage,
     RG2Loss,
     SampledSoftmax,
+    SimpleX,
     Softmax,
     Sparsemax,
+    YouTubeNet,
 )
 
 RNG = np.random.default_rng(7)
@@ -49,6 +57,7 @@ BIASED_LOSSES = [
     Sparsemax(),
     UIB(margin=0.3),
     SML(margin=0.8, item_weight=0.4, margin_weight=0.7),
+    CML(margin=0.6),
     MSE(weight=3),
     CCL(margin=0.1, weight=4),
     InfoNCE(temperature=0.6, weight=1.5),
@@ -110,3 +119,18 @@ def fraction_in_group(model):
     lists = model.recommend_for([[0, 3, 9, 12], [1, 4, 10, 13], [2, 5, 11]], k=3)
     new = [item % 3 == group for group, items in enumerate(lists.items) for item in items]
     return min(np.mean(trained), np.mean(new))
+
+
+def small_backbones():
+    """One of each backbone, with few factors."""
+    return [
+        MF(rank=6),
+        LightGCN(rank=6, n_layers=2),
+        SimpleX(rank=6, own_weight=0.3),
+        YouTubeNet(rank=16, hidden=32),
+        NGCF(rank=6, n_layers=2, dropout=0),
+        SGL(rank=6, n_layers=2),
+        PinSage(rank=16, n_neighbours=8, n_walks=50),
+        GAT(rank=6),
+        DGCF(rank=6, n_intents=3, n_layers=2, n_steps=3, independence=0),
+    ]

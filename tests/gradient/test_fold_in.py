@@ -43,6 +43,8 @@ def test_fold_in_minimises_the_loss(loss):
         items = histories[[user]].indices
 
         def value(z, items=items):
+            if loss.in_unit_ball:
+                z = problem.project(z[None])[0]
             scores = scoring_rows(z[None, :6], scorer.geometry, "user") @ scorer.rows.T
             optional = {"user_bias": z[None, 6:]} if "user_bias" in scorer.loss.learned_biases else {}
             if scorer.loss.needs_item_item:
@@ -52,13 +54,14 @@ def test_fold_in_minimises_the_loss(loss):
             if getattr(loss, "debiased", None):
                 prior = loss.debiased.priors(np.array([len(items)]), N)[:, None]
                 optional |= {"extra_positives": scores[:, items], "extra_positive_weight": weight, "prior": prior}
+            optional["n_items"] = N
             log_q = None if loss.uses_all_items else scorer.log_q
             if isinstance(loss, SampledSoftmax):
                 s = Scores(scores[:, items], weight, scores, N)
                 return float(Softmax(loss.temperature)(s)[0][0] + 0.01 * (z[:6] ** 2).sum())
             n = N if loss.uses_all_items else loss.n_negatives
             s = Scores(scores[:, items], weight, scores, n, negative_log_weight=log_q, log_q=log_q, **optional)
-            return float(loss(s)[0][0] + 0.01 * (z[:6] ** 2).sum())
+            return float(problem.loss(s)[0][0] + 0.01 * (z[:6] ** 2).sum())
 
         start = problem.initial_point()[user]
         starts = [start + k * np.random.default_rng(k).standard_normal(len(start)) for k in range(3)]

@@ -13,6 +13,7 @@ from gramian.gradient import (
     BCE,
     BPR,
     CCL,
+    CML,
     MINE,
     MSE,
     SML,
@@ -45,6 +46,7 @@ def random_scores(loss, rows=3, positives=2, negatives=5, weighted=True, seed=0)
         "log_q": np.log(q / q.sum()),
         "user_bias": rng.uniform(-1, 1, (rows, 1)),
         "item_bias": rng.uniform(-1, 1, (rows, positives)),
+        "n_items": 40,
         "item_item": rng.uniform(-1, 1, (rows, positives, negatives)),
     }
     if getattr(loss, "debiased", None):
@@ -92,6 +94,8 @@ def loss_in_loops(loss, s, row):  # noqa: PLR0915 - one branch for each loss
             for p, o, item_item in zip(share, negatives, s.item_item[row, i], strict=True):
                 d_ui, d_uj, d_ij = -y[i], -o, -item_item
                 value += n * p * (max(0, d_ui - d_uj + m) + loss.item_weight * max(0, d_ui - d_ij + ni))
+        elif isinstance(loss, CML):
+            value = metric_loss_in_loops(share, negatives, y[i] - loss.margin, s.n_items)
         elif isinstance(loss, MSE | CCL):
             negative_term = (lambda v: v**2) if isinstance(loss, MSE) else (lambda v: max(0, v - loss.margin))
             value = (1 - y[i]) ** 2 if isinstance(loss, MSE) else 1 - y[i]
@@ -119,6 +123,12 @@ def loss_in_loops(loss, s, row):  # noqa: PLR0915 - one branch for each loss
             value = sum(p * (o + 1) ** 2 for p, o in zip(share, negatives, strict=True)) / 2 - 0.5 - y[i]
         total += wi * value
     return total
+
+
+def metric_loss_in_loops(share, negatives, threshold, n_items):
+    """CML of one positive: negatives with scores above the threshold violate its margin."""
+    violations = [(p, o - threshold) for p, o in zip(share, negatives, strict=True) if o > threshold]
+    return log(1 + int(n_items * sum(p for p, _ in violations))) * sum(p * excess for p, excess in violations)
 
 
 def project_by_enumeration(x):

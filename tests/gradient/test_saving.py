@@ -91,7 +91,8 @@ def test_damaged_models_are_refused():
             load(facts, arrays | {name: array})
     network = CDAE(rank=4, n_epochs=1).fit(EVENTS).scorer
     facts, arrays = network.save()
-    for change in ({"activations": ["relu"]}, {"activations": []}, {"normalised": 1}, {"activations": ["tanh", "tanh"]}):
+    wrong_layers = ({"activations": names} for names in (["softly"], [], ["tanh", "tanh"]))
+    for change in (*wrong_layers, {"size_power": 3}, {"is_cosine": 1}):
         with pytest.raises(gr.errors.DamagedFile):
             type(network).load(facts | change, arrays)
     for name in arrays:

@@ -27,6 +27,7 @@ from gramian.gradient import (
     Uniform,
 )
 from gramian.gradient.backbones import score_geometry
+from gramian.gradient.encoder import scatter_rows
 from gramian.gradient.factor_training import FactorTrainer
 from gramian.gradient.loss import Scores
 from gramian.gradient.optimizer import RowAdam
@@ -86,6 +87,7 @@ def naive_step(recipe, state, users, items, negatives, extra_positives, n_negati
             "n_negatives": n_negatives or len(drawn),
             "log_q": torch.full((len(drawn),), -log(N), dtype=p.dtype),
             "item_item": score(q[i][None], q[drawn])[None, None],
+            "n_items": N,
         }
         if recipe.loss.masks_accidental_hits:
             log_weight = torch.full((1, len(drawn)), -log(len(drawn)), dtype=p.dtype)
@@ -121,7 +123,7 @@ def record_updates(trainer, monkeypatch):
     recorded = {}
 
     def record(name, rows, gradient, learning_rate):
-        recorded[name] = trainer.expand_gradient(name, rows, gradient)
+        recorded[name] = scatter_rows(rows, gradient, len(trainer.tables[name]))
 
     monkeypatch.setattr(trainer.tables, "update", record)
     return recorded

@@ -20,6 +20,7 @@ from gramian.gradient.gradient_recipe import (
     learning_rate_param,
     torch_required,
 )
+from gramian.gradient.initialization import initialize
 from gramian.gradient.scorers import Network, history_keys
 from gramian.models.parameters import epochs_param, seed_param
 
@@ -59,13 +60,7 @@ class Autoencoder(GradientRecipe):
     def initial_state(self, events: Counts, dtype: type) -> TrainingState:
         """Glorot initialization: weights with variance 2/(rows + columns), biases 0."""
         rng = np.random.default_rng(self.seed)
-
-        def initialize(shape: tuple[int, ...]) -> np.ndarray:
-            if len(shape) == 1:
-                return np.zeros(shape, dtype)
-            return (rng.standard_normal(shape, np.float32) * np.float32(np.sqrt(2 / sum(shape)))).astype(dtype)
-
-        return TrainingState({name: initialize(shape) for name, shape in self.shapes(events).items()})
+        return TrainingState({name: initialize(rng, shape, None, dtype) for name, shape in self.shapes(events).items()})
 
     def iterate(self, events: Interactions, state: TrainingState) -> Generator[TrainingState, float | None, None]:
         with torch_required():
@@ -79,7 +74,7 @@ class Autoencoder(GradientRecipe):
         arrays = {name: state.arrays[name] for name in self.shapes(events)}
         if "users" in arrays:
             arrays["keys"] = history_keys(events.matrix)
-        return Network(self.activations, self.normalised, self.serving_arrays(arrays))
+        return Network(self.activations, 0.5 if self.normalised else 0.0, self.serving_arrays(arrays))
 
     def serving_arrays(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The arrays that are needed for serving."""

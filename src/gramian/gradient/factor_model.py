@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator
 from dataclasses import replace
 from typing import Any
@@ -24,6 +25,8 @@ from gramian.gradient.gradient_recipe import (
     learning_rate_param,
     torch_required,
 )
+from gramian.gradient.history_network import history_network
+from gramian.gradient.initialization import VECTOR_TABLES, initialize
 from gramian.gradient.loss import Loss
 from gramian.gradient.losses import InfoNCE, SampledSoftmax
 from gramian.gradient.samplers import InBatch
@@ -34,7 +37,7 @@ from gramian.models.parameters import epochs_param, seed_param
 
 @configurable
 class FactorModel(GradientRecipe):
-    """Matrix factorization or LightGCN, trained by Adam under one of the losses of `gramian.gradient`.
+    """Vectors of users and items from one of the backbones, trained by Adam under one of the losses of `gramian.gradient`.
 
     Minimises the mean over interactions (u, i) of loss + l2 · (‖p_u‖² + ‖q_i‖² + mean_j ‖q_j‖²) with their negatives j, plus
     ½ · weight_decay · (‖P‖² + ‖Q‖²). The first penalty is on the vectors of a batch, and Adam updates these alone; the second
@@ -66,7 +69,7 @@ class FactorModel(GradientRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        cosine: bool = self.backbone.cosine  # type: ignore[attr-defined]
+        cosine = self.backbone.cosine
         has_lower_bound = isinstance(self.loss, InfoNCE) and self.loss.debiased is not None
         name = type(self.loss).__name__
         if (self.loss.needs_cosine or has_lower_bound) and not cosine:
@@ -74,6 +77,9 @@ class FactorModel(GradientRecipe):
             raise InvalidInput(f"a backbone with cosine=True for {loss_name}", str(self.backbone), "Pass MF(cosine=True), say")
         if self.loss.uses_distances and cosine:
             raise InvalidInput(f"a backbone with cosine=False for {name}", str(self.backbone), "Its scores are distances")
+        if self.loss.uses_distances and self.backbone.encodes_histories:
+            do = "Pass MF(), say: the vector of a new user is that of the history, not the one of least loss"
+            raise InvalidInput(f"a backbone with a vector of each user for {name}", str(self.backbone), do)
         if self.loss.is_pairwise and self.loss.batches_by_user:
             do = "Pass sampler=Uniform(), say: the loss compares each positive with each negative"
             raise InvalidInput(f"a sampler that draws for {name}", "Everything()", do)
@@ -81,21 +87,21 @@ class FactorModel(GradientRecipe):
     @property
     def rank(self) -> int:  # type: ignore[override]
         """The length of the vectors."""
-        return self.backbone.rank  # type: ignore[attr-defined]
+        return self.backbone.rank
 
     @property
     def tables(self) -> tuple[str, ...]:
         """The names of the learned arrays in a training state."""
-        return ("users", "items", *(BIAS_ARRAYS[bias] for bias in self.loss.learned_biases))
+        return (*self.backbone.tables, *(BIAS_ARRAYS[bias] for bias in self.loss.learned_biases))
 
     def initial_state(self, events: Counts, dtype: type) -> TrainingState:
-        """Random vectors, of length about 0.1 if the recipe does not say; biases 0."""
+        """Random vectors, of length about 0.1 if the recipe does not say; weights by Glorot's rule, biases 0."""
         rng = np.random.default_rng(self.seed)
-        shapes = {"users": (events.n_users, self.rank), "items": (events.n_items, self.rank)}
-        sd = self.training.initial_sd
-        scale = np.float32(0.1 / np.sqrt(self.rank) if sd is None else sd)
+        shapes, sd = self.backbone.shapes(events.n_users, events.n_items), self.training.initial_sd
+        vector_scale = 0.1 / np.sqrt(self.rank) if sd is None else sd
         arrays: dict[str, np.ndarray] = {
-            name: (rng.standard_normal(shape, np.float32) * scale).astype(dtype) for name, shape in shapes.items()
+            name: initialize(rng, shape, vector_scale if name in VECTOR_TABLES else None, dtype)
+            for name, shape in shapes.items()
         }
         n_rows = {"user_bias": events.n_users, "item_bias": events.n_items}
         biases: dict[str, np.ndarray] = {
@@ -112,6 +118,8 @@ class FactorModel(GradientRecipe):
         yield from training
 
     def to_scorer(self, events: Interactions, state: TrainingState) -> Scorer:
+        if self.backbone.encodes_histories:
+            return history_network(self.backbone, state.arrays, events)
         vectors = self.scoring_vectors(events, state)
         geometry = score_geometry(self.backbone, self.loss.uses_distances)
         decay = self.weight_decay / 2 * events.n_interactions  # of a user's vector, beside the sum over their interactions
@@ -127,19 +135,18 @@ class FactorModel(GradientRecipe):
         return TrainedVectors.of(loss, geometry, (self.l2, decay), vectors, item_bias, events)
 
     def scoring_vectors(self, events: Interactions, state: TrainingState) -> dict[str, np.ndarray]:
-        """The vectors of users and items that are scored: the learned ones, propagated along the graph for LightGCN."""
-        vectors = {"users": state.users, "items": state.items}
-        if not self.backbone.n_layers:
-            return vectors
+        """The vectors of users and items that are scored: the learned ones, encoded by the backbone."""
+        if isinstance(self.backbone, MF):
+            return {"users": state.users, "items": state.items}
         with torch_required():
-            from gramian.gradient.graph import propagate_arrays  # noqa: PLC0415
+            from gramian.gradient.encoders import encode_arrays  # noqa: PLC0415
 
-        return propagate_arrays(events.matrix, vectors, self.backbone.n_layers)
+        return encode_arrays(self.backbone, events.matrix, state.arrays)
 
     def n_copies(self) -> int:
         n_best = 2 if self.training.reload_best else 0
         n_dense = 1 if self.weight_decay else 0  # gradients by whole tables
-        return n_best + n_dense + (12 if self.backbone.n_layers else 7)  # tables and Adam's moments, twice, and the gradients
+        return n_best + n_dense + 7  # the tables with Adam's two moments, twice, and the gradients
 
     def max_users_per_batch(self, events: Interactions) -> int:
         """The largest possible number of users in a batch, reached if those with the shortest histories share one."""
@@ -158,11 +165,13 @@ class FactorModel(GradientRecipe):
                 n_own += loss.n_negatives
             per_interaction += 12 * n_own  # their numbers, as draws and as positions, in 64 bits
             step = min(self.batch_size, events.n_interactions) * per_interaction
-        graph = 60 * events.n_interactions if self.backbone.n_layers else 0
-        return super().fit_bytes(events, dtype) + 24 * events.n_interactions + graph + step * np.dtype(dtype).itemsize
+        step += self.backbone.step_floats(events.n_users, events.n_items, events.n_interactions)
+        return super().fit_bytes(events, dtype) + 24 * events.n_interactions + step * np.dtype(dtype).itemsize
 
     def scratch_bytes(self, events: Interactions, dtype: type) -> tuple[int, int]:
         """On disk: the tables with Adam's two moments, in two checkpoints and a third while it is written."""
-        n_values = (events.n_users + events.n_items) * (self.rank + len(self.loss.learned_biases))
+        shapes = self.backbone.shapes(events.n_users, events.n_items).values()
+        n_values = sum(math.prod(shape) for shape in shapes)
+        n_values += (events.n_users + events.n_items) * len(self.loss.learned_biases)
         n_arrays = 4 if self.training.reload_best else 3  # of each table: itself, its moments, and its best values
         return self.fit_bytes(events, dtype), 3 * n_arrays * n_values * np.dtype(dtype).itemsize

@@ -17,8 +17,11 @@ from torch import Tensor
 from gramian.core.epochs import TrainingState
 from gramian.data.interactions import Interactions
 from gramian.gradient.backbones import backpropagate_rows, score_geometry, scoring_rows
+from gramian.gradient.encoder import TableGradients, scatter_rows
+from gramian.gradient.encoders import make_encoder
 from gramian.gradient.factor_model import FactorModel
-from gramian.gradient.graph import TORCH_DTYPES, InteractionGraph
+from gramian.gradient.graph import TORCH_DTYPES
+from gramian.gradient.initialization import VECTOR_TABLES
 from gramian.gradient.loss import Scores
 from gramian.gradient.pair_scores import gather_rows, score_pairs
 from gramian.gradient.samplers import InBatch, Uniform
@@ -26,8 +29,6 @@ from gramian.gradient.scorers import BIAS_ARRAYS
 from gramian.gradient.trainer import Trainer, gradient_of, seed_generator
 from gramian.progress import progress_bar
 
-# By table: the rows that have a gradient (None: all), and their gradient.
-TableGradients = dict[str, tuple[Tensor | None, Tensor]]
 # By table: rows of the batch (None: all), and for each term of the penalty the positions of its vectors among these rows.
 PenaltyTerms = dict[str, tuple[Tensor | None, list[Tensor]]]
 
@@ -42,10 +43,10 @@ class FactorTrainer(Trainer):
         self.batches_by_user = recipe.loss.batches_by_user
         self.loss = recipe.loss.all_items_loss() if self.batches_by_user else recipe.loss
         self.geometry = score_geometry(recipe.backbone, recipe.loss.uses_distances)
-        self.dtype = TORCH_DTYPES[state.users.dtype.name]
+        self.dtype = TORCH_DTYPES[state.items.dtype.name]
         self.rows, self.n_items = self.to_tensor(events.rows), events.n_items
-        n_layers = recipe.backbone.n_layers
-        self.graph = InteractionGraph(events.matrix, n_layers, self.device, self.dtype) if n_layers else None
+        self.encoder = make_encoder(recipe.backbone, events.matrix, self.device, self.dtype)
+        self.max_length = 1.0 if recipe.loss.in_unit_ball else recipe.training.max_length
         self.in_batch = isinstance(getattr(self.loss, "sampler", None), InBatch)
         if not self.batches_by_user:
             log_q = torch.from_numpy(self.loss.log_probabilities(events.popularity)).to(self.device)
@@ -58,6 +59,7 @@ class FactorTrainer(Trainer):
 
     def train_epoch(self, number: int, learning_rate: float) -> float:
         generator = seed_generator(self.device, self.recipe.seed, number)
+        self.encoder.start_epoch(generator)
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         with progress_bar(f"epoch {number + 1}", len(self.rows)) as advance:
             for batch in self.batches(generator):
@@ -65,6 +67,7 @@ class FactorTrainer(Trainer):
                     size, value = int(self.sizes[batch].sum()), self.step_on_users(batch, generator, learning_rate)
                 else:
                     users, items = self.rows[batch], self.columns[batch]
+                    self.encoder.held_out = batch
                     size, value = len(batch), self.step_on_interactions(users, items, generator, learning_rate)
                 total += value * size
                 advance(size)
@@ -118,9 +121,7 @@ class FactorTrainer(Trainer):
         item_positions = own_positions[:, 0]
         negative_positions = shared_positions if len(shared) else own_positions[:, -negatives.shape[1] :]
 
-        propagated = self.propagate()
-        p = propagated["users"].index_select(0, batch_users).requires_grad_()
-        q = propagated["items"].index_select(0, batch_items).requires_grad_()
+        p, q = (vectors.requires_grad_() for vectors in self.encoder.encode(self.tables, batch_users, batch_items))
         kept_p, kept_q = (vectors * self.dropout_mask(vectors, generator) for vectors in (p, q))
         user_rows = gather_rows(scoring_rows(kept_p, self.geometry, "user"), user_positions)
         item_rows = scoring_rows(kept_q, self.geometry, "item")
@@ -157,6 +158,7 @@ class FactorTrainer(Trainer):
         n = negatives.shape[-1]
         fields: dict[str, Any] = {name: tensor.detach() for name, tensor in inputs.items()}
         fields |= {"positive_weight": torch.ones_like(fields["positives"]), "n_negatives": n, "log_q": self.log_q[negatives]}
+        fields["n_items"] = self.n_items
         if "extra_positives" in fields:
             fields |= {"prior": self.priors[users], "extra_positive_weight": 1 / fields["extra_positives"].shape[1]}
         if self.in_batch or self.loss.masks_accidental_hits:
@@ -180,8 +182,7 @@ class FactorTrainer(Trainer):
         positives, positive_weight = sizes.new_zeros(shape), inverse_size.new_zeros(shape)
         positives[row, position], positive_weight[row, position] = columns, inverse_size[row]
 
-        propagated = self.propagate()
-        p, q = propagated["users"][users], propagated["items"]
+        p, q = self.encoder.encode(self.tables, users, None)
         user_mask, item_mask = (self.dropout_mask(vectors, generator) for vectors in (p, q))
         p, q = p * user_mask, q * item_mask
         user_rows, item_rows = scoring_rows(p, self.geometry, "user"), scoring_rows(q, self.geometry, "item")
@@ -204,14 +205,12 @@ class FactorTrainer(Trainer):
         if gradients.user_bias is not None:
             by_users[BIAS_ARRAYS["user_bias"]] = gradients.user_bias * user_weight
         by_items = backpropagate_rows(q, by_scores.T @ (user_rows * user_weight), self.geometry) * item_mask
-        # All rows are updated, because a user has one gradient an epoch: Adam's moments would be many epochs stale otherwise.
         table_gradients: TableGradients = {"items": (None, by_items)}
-        for name, gradient in by_users.items():
-            table_gradients[name] = (None, torch.zeros_like(self.tables[name]).index_copy_(0, users, gradient))
+        table_gradients |= {name: (users, gradient) for name, gradient in by_users.items()}
         all_items = [] if loss.uses_all_items else [torch.arange(self.n_items, device=self.device)]
         penalty_terms: PenaltyTerms = {"users": (users, [row]), "items": (None, [columns, *all_items])}
         mean_value = user_weight[:, 0].double() @ values.double()
-        return mean_value + self.update_tables(table_gradients, penalty_terms, learning_rate)
+        return mean_value + self.update_tables(table_gradients, penalty_terms, learning_rate, all_rows=True)
 
     def dropout_mask(self, vectors: Tensor, generator: torch.Generator) -> Tensor | float:
         """0 where an entry is dropped, and elsewhere what keeps the expectation: 1/(1 − dropout)."""
@@ -221,21 +220,19 @@ class FactorTrainer(Trainer):
         uniform = torch.rand(vectors.shape, generator=generator, dtype=torch.float32, device=self.device)
         return (uniform >= dropout).to(self.dtype) / (1 - dropout)
 
-    def propagate(self) -> dict[str, Tensor]:
-        """The vectors that are scored: those of the tables, propagated along the graph for LightGCN."""
-        vectors = {name: self.tables[name] for name in ("users", "items")}
-        return self.graph.propagate(vectors) if self.graph else vectors
+    def update_tables(
+        self, gradients: TableGradients, penalty_terms: PenaltyTerms, learning_rate: float, all_rows: bool = False
+    ) -> Tensor:
+        """Update the tables by Adam, given the gradients by the scored vectors, and return the penalties before the update.
 
-    def update_tables(self, gradients: TableGradients, penalty_terms: PenaltyTerms, learning_rate: float) -> Tensor:
-        """Update the tables by Adam, given the gradients by the scored vectors, and return the penalty before the update."""
+        Batches of users update all rows, because a user has one gradient an epoch: Adam's moments would be many epochs stale
+        otherwise.
+        """
         self.tables.steps += 1
-        penalty = torch.zeros((), dtype=torch.float64, device=self.device)
+        penalty = torch.zeros((), dtype=torch.float64, device=self.device) + self.encoder.backpropagate(gradients)
         with torch.no_grad():
-            if self.graph:
-                dense = {name: self.expand_gradient(name, *gradients[name]) for name in ("users", "items")}
-                gradients |= {name: (None, gradient) for name, gradient in self.graph.propagate(dense).items()}
             if self.recipe.l2:
-                penalty = self.add_penalty_gradients(gradients, penalty_terms)
+                penalty += self.add_penalty_gradients(gradients, penalty_terms)
             if self.recipe.weight_decay:
                 penalty += self.add_weight_decay(gradients)
             if self.recipe.training.max_norm is not None:
@@ -243,21 +240,19 @@ class FactorTrainer(Trainer):
                 factor = (self.recipe.training.max_norm / (norm + 1e-6)).clip(max=1)  # as torch's clip_grad_norm_
                 gradients = {name: (rows, gradient * factor) for name, (rows, gradient) in gradients.items()}
             for name, (rows, gradient) in gradients.items():
+                if all_rows:
+                    rows, gradient = None, scatter_rows(rows, gradient, len(self.tables[name]))
                 self.tables.update(name, rows, gradient, learning_rate)
-            if self.recipe.training.max_length is not None:
-                for name in ("users", "items"):
-                    self.tables.shorten(name, gradients[name][0], self.recipe.training.max_length)
+                if self.max_length is not None and name in VECTOR_TABLES:
+                    self.tables.shorten(name, rows, self.max_length)
         return penalty
-
-    def expand_gradient(self, name: str, rows: Tensor | None, gradient: Tensor) -> Tensor:
-        """The gradient by the whole table."""
-        return gradient if rows is None else torch.zeros_like(self.tables[name]).index_copy_(0, rows, gradient)
 
     def add_weight_decay(self, gradients: TableGradients) -> Tensor:
         """Add the gradients of ½ · weight_decay · ‖·‖² of every table, and return its value. All rows then have a gradient."""
         decay = self.recipe.weight_decay
         for name, (rows, gradient) in gradients.items():
-            gradients[name] = (None, self.expand_gradient(name, rows, gradient).add(self.tables[name], alpha=decay))
+            table = self.tables[name]
+            gradients[name] = (None, scatter_rows(rows, gradient, len(table)).add(table, alpha=decay))
         squares = [self.tables[name].square().sum(dtype=torch.float64) for name in gradients]
         return decay / 2 * torch.stack(squares).sum()
 
@@ -265,8 +260,8 @@ class FactorTrainer(Trainer):
         """Add the gradients of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch, and return its value."""
         l2 = self.recipe.l2
         penalty = torch.zeros((), dtype=torch.float64, device=self.device)
-        for name, (batch_rows, terms) in penalty_terms.items():
-            rows, gradient = gradients[name]
+        for name in penalty_terms.keys() & gradients.keys():  # a backbone may have no table of users
+            (batch_rows, terms), (rows, gradient) = penalty_terms[name], gradients[name]
             vectors = self.tables[name] if batch_rows is None else self.tables[name][batch_rows]
             for positions in terms:
                 frequency = torch.bincount(positions, minlength=len(vectors)).to(self.dtype) / len(positions)

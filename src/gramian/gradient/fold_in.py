@@ -6,6 +6,7 @@ backtracking, so that no accepted step increases the loss. Nothing here needs Py
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,22 +24,49 @@ GRADIENT_TOLERANCE = 1e-4  # a user has converged when the norm of the gradient 
 PAIRWISE_CANDIDATES = 256  # negatives of a pairwise loss, which compares each of them with each positive
 
 
-class FoldInProblem:
+class UserProblem(ABC):
+    """The loss of some histories, each as a function of a point: its user's vector, and whatever else is folded in."""
+
+    @abstractmethod
+    def initial_point(self) -> np.ndarray:
+        """The point of each history at which the descent begins."""
+
+    @abstractmethod
+    def vectors(self, z: np.ndarray) -> np.ndarray:
+        """The users' vectors at the points z."""
+
+    @abstractmethod
+    def value_and_gradient(self, z: np.ndarray, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The loss of each of these users with the penalty, and its gradient, at the points z (one row for each)."""
+
+    def project(self, z: np.ndarray) -> np.ndarray:
+        """The nearest points that are allowed: all are."""
+        return z
+
+
+def pad_histories(histories: sp.csr_array, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The items of each history and their weights, which sum to 1, padded to the longest with weight 0."""
+    sizes = np.diff(histories.indptr)
+    row = np.repeat(np.arange(len(sizes)), sizes)
+    position = np.arange(histories.nnz) - histories.indptr[:-1][row]
+    shape = (len(sizes), int(sizes.max()))
+    weight, items = np.zeros(shape, dtype), np.zeros(shape, np.int64)
+    weight[row, position] = (1 / sizes)[row]
+    items[row, position] = histories.indices
+    return items, weight
+
+
+class FoldInProblem(UserProblem):
     """The loss of each history as a function of its user's vector, with the user's bias appended if the loss learns one."""
 
     def __init__(self, scorer: TrainedVectors, histories: sp.csr_array) -> None:
         self.scorer, self.loss, self.dtype = scorer, scorer.loss.all_items_loss(), scorer.items.dtype
         n_items = scorer.n_items
         sizes = np.diff(histories.indptr)
-        row = np.repeat(np.arange(len(sizes)), sizes)
-        position = np.arange(histories.nnz) - histories.indptr[:-1][row]
-        shape = (len(sizes), int(sizes.max()))  # histories padded to the longest, with weight 0
-        self.positive_weight, self.positives = np.zeros(shape, self.dtype), np.zeros(shape, np.int64)
-        self.positive_weight[row, position] = (1 / sizes)[row]
-        self.positives[row, position] = histories.indices
+        self.positives, self.positive_weight = pad_histories(histories, self.dtype)
         self.l2 = (scorer.l2 + scorer.decay / sizes).astype(self.dtype)  # of each user
         debiased = getattr(self.loss, "debiased", None)
-        self.priors = debiased.priors(sizes, n_items).astype(self.dtype)[:, None] if debiased else None
+        self.priors = debiased.priors(np.diff(histories.indptr), n_items).astype(self.dtype)[:, None] if debiased else None
         self.candidates = np.arange(n_items)
         self.log_q = None if self.loss.uses_all_items else scorer.log_q
         if self.loss.is_pairwise and n_items > PAIRWISE_CANDIDATES:
@@ -66,6 +94,12 @@ class FoldInProblem:
         """The users' vectors, without biases."""
         return z[:, : self.scorer.items.shape[1]]
 
+    def project(self, z: np.ndarray) -> np.ndarray:
+        """The nearest points that the loss allows."""
+        if not self.loss.in_unit_ball:
+            return z
+        return z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1)
+
     def value_and_gradient(self, z: np.ndarray, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The loss of each of these users with the penalty, and its gradient, at the points z (one row for each)."""
         scorer, vectors = self.scorer, self.vectors(z)
@@ -86,6 +120,7 @@ class FoldInProblem:
             optional["item_bias"] = scorer.item_bias[positives, 0]
         if self.loss.needs_item_item:
             optional["item_item"] = self.item_item[users]
+        optional["n_items"] = scorer.n_items
         value, gradients = self.loss(Scores(positive_scores, weight, negative_scores, self.n_negatives, **optional))
         by_positives = gradients.positives
         if gradients.extra_positives is not None:
@@ -106,7 +141,7 @@ def stratified_sample(log_probabilities: np.ndarray, size: int) -> np.ndarray:
     return np.minimum(np.searchsorted(np.cumsum(probabilities), quantiles, side="right"), len(probabilities) - 1)
 
 
-def solve_fold_in(problem: FoldInProblem) -> np.ndarray:
+def solve_fold_in(problem: UserProblem) -> np.ndarray:
     """The user vectors of least loss."""
     z = problem.initial_point()
     value, gradient = problem.value_and_gradient(z, np.arange(len(z)))
@@ -116,12 +151,11 @@ def solve_fold_in(problem: FoldInProblem) -> np.ndarray:
     for _ in range(MAX_STEPS):
         if len(active) == 0:
             break
-        step = -step_length[active, None] * gradient[active]
-        new_z = z[active] + step
+        new_z = problem.project(z[active] - step_length[active, None] * gradient[active])
+        step = new_z - z[active]
         new_value, new_gradient = problem.value_and_gradient(new_z, active)
-        accepted = new_value <= value[active] - 1e-4 * step_length[active] * (gradient[active] ** 2).sum(
-            1
-        )  # Armijo's condition
+        sufficient_decrease = 1e-4 * (step * step).sum(1) / step_length[active]  # Armijo's condition
+        accepted = new_value <= value[active] - sufficient_decrease
         curvature = (step * (new_gradient - gradient[active])).sum(1)
         barzilai_borwein = (step * step).sum(1) / np.maximum(curvature, 1e-30)
         proposed = np.where(curvature > 0, barzilai_borwein, 4 * step_length[active])

@@ -40,6 +40,7 @@ class Scores(NamedTuple):
     user_bias: Array = None  # a learned number of each user, as a column: the boundary of UIB, the margin of SML
     item_bias: Array = None  # rows × positives, a learned number of each positive item: its margin in SML
     item_item: Array = None  # rows × positives × negatives: the score of each negative for each positive item
+    n_items: int = 1  # the number of items, of which the negatives are a sample
 
     def mean_over_positives(self, values: Array) -> Array:
         return (self.positive_weight * values).sum(1)
@@ -94,6 +95,7 @@ class Loss(Configurable, ABC):
     masks_accidental_hits = False  # whether a negative that equals the positive is left out
     learned_biases: ClassVar[tuple[str, ...]] = ()  # which of "user_bias" and "item_bias" are learned with the vectors
     needs_item_item = False  # whether it looks at Scores.item_item
+    in_unit_ball = False  # whether vectors are kept within the unit ball
     is_pairwise = False  # whether each positive is compared with each negative
 
     @abstractmethod

@@ -142,12 +142,17 @@ class TrainedVectors(Scorer):
 
 
 class Network(Scorer):
-    """The layers of a nonlinear autoencoder: encode a history, then score the code by a row and a bias of each item."""
+    """The layers of a network: encode a history, then score the code by a row and a bias of each item.
+
+    A history of s items is divided by s^size_power: 0 is the sum of its items, ½ has length 1, and 1 is their mean.
+    """
 
     name = "network"
 
-    def __init__(self, activations: tuple[str, ...], normalised: bool, arrays: dict[str, np.ndarray]) -> None:
-        self.activations, self.normalised, self.arrays = activations, normalised, arrays
+    def __init__(
+        self, activations: tuple[str, ...], size_power: float, arrays: dict[str, np.ndarray], is_cosine: bool = False
+    ) -> None:
+        self.activations, self.size_power, self.arrays, self.is_cosine = activations, size_power, arrays, is_cosine
         self.rows = np.concatenate([arrays["output"], arrays["output_bias"][:, None]], axis=1)
         self.trained_users = TrainedUsers(arrays["keys"]) if "keys" in arrays else None
 
@@ -161,7 +166,7 @@ class Network(Scorer):
     def user_vectors(self, histories: sp.csr_array) -> np.ndarray:
         """The codes of these histories, with a column of ones for the items' biases."""
         dtype, sizes = self.rows.dtype, np.diff(histories.indptr)
-        scale = 1 / np.sqrt(np.maximum(sizes, 1)) if self.normalised else np.ones(len(sizes))
+        scale = np.maximum(sizes, 1.0) ** -self.size_power
         x = sp.csr_array((np.repeat(scale.astype(dtype), sizes), histories.indices, histories.indptr), histories.shape)
         code = multiply_sparse(x, self.arrays["weight0"])
         if self.trained_users is not None:
@@ -170,6 +175,8 @@ class Network(Scorer):
         for layer, activation in enumerate(self.activations):
             code = code @ self.arrays[f"weight{layer}"] if layer else code
             code = ACTIVATIONS[activation](code + self.arrays[f"bias{layer}"])
+        if self.is_cosine:
+            code = scoring_rows(code, "cosine", "user")
         return np.concatenate([code, np.ones((len(code), 1), dtype)], axis=1)
 
     def similar(self, item: int) -> np.ndarray:
@@ -180,14 +187,16 @@ class Network(Scorer):
         return {"vector": self.rows}
 
     def save(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"activations": list(self.activations), "normalised": self.normalised}, self.arrays
+        facts = {"activations": list(self.activations), "size_power": self.size_power, "is_cosine": self.is_cosine}
+        return facts, self.arrays
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> Network:
         activations = facts["activations"]
         is_known = isinstance(activations, list) and bool(activations) and set(activations) <= set(ACTIVATIONS)
         require_content(is_known, "activations")
-        require_content(isinstance(facts["normalised"], bool), "whether histories are normalised")
+        size_power, is_cosine = load_size_power(facts), facts.get("is_cosine", False)
+        require_content(isinstance(is_cosine, bool), "whether scores are cosines")
         layers = {f"{array}{layer}" for array in ("weight", "bias") for layer in range(len(activations))}
         user_arrays = {"users", "keys"} & set(arrays)
         expected = layers | user_arrays | {"output", "output_bias"}
@@ -204,10 +213,24 @@ class Network(Scorer):
             require_content(n_users > 0 and keys.dtype == np.int64 and keys.shape == (n_users,), "keys of 64 bits")
             require_content(arrays["users"].shape == (n_users, arrays["weight0"].shape[1]), "a vector for every user")
         require_one_precision(array for name, array in arrays.items() if name != "keys")
-        return Network(tuple(activations), facts["normalised"], arrays)
+        return Network(tuple(activations), size_power, arrays, is_cosine)
 
 
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"tanh": np.tanh, "sigmoid": special.expit, "none": lambda x: x}
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "tanh": np.tanh,
+    "sigmoid": special.expit,
+    "relu": lambda x: np.maximum(x, 0),
+    "none": lambda x: x,
+}
+
+
+def load_size_power(facts: dict[str, Any]) -> float:
+    """The power of a history's size in a saved network. Version 0.1 saved whether it is ½."""
+    if "size_power" not in facts:
+        require_content(isinstance(facts["normalised"], bool), "whether histories are normalised")
+        return 0.5 if facts["normalised"] else 0.0
+    require_content(facts["size_power"] in (0, 0.5, 1), "a power of the size of a history")
+    return float(facts["size_power"])
 
 
 def require_one_precision(arrays: Iterable[np.ndarray]) -> None:
