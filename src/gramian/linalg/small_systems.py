@@ -13,8 +13,8 @@ from gramian.linalg.register_tiles import (
     VECTOR_BYTES,
     add_rows,
     add_tile,
+    copy_scaled,
     dot_rows,
-    pack_row,
     prefetch_rows,
     solve_tile,
     transpose_tile,
@@ -61,7 +61,7 @@ def add_outer_products(a, factors, columns, n, weights, left, width, u, v):  # t
             if j % TILE_ROWS == 0:
                 prefetch_rows(table, left, table_stride, columns, j + TILE_ROWS, size)
             at = (j - start) * stride
-            pack_row(v, u, at, table, columns[j] * table_stride + left, weights[j], size)
+            copy_scaled(v, u, at, table, columns[j] * table_stride + left, weights[j], size)
             if width % TILE_ROWS:
                 for k in range(at + width, at + size):
                     u[k], v[k] = 0, 0
@@ -139,9 +139,9 @@ def solve_positive_definite(a, stride, right, n, triangle):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def solve_short_row(
+def solve_short_row(  # type: ignore[no-untyped-def]
     solution, right, diagonal, a, h, transposed, small, image, numbers, triangle, factors, columns, n, weights, targets
-):  # type: ignore[no-untyped-def]
+):
     # For n ≤ K columns, with D = diag(diagonal), r = right and h_j = √w_j D^-½ f_j, all w_j > 0:
     # p = D^-½ z,  z = Hᵀs + D^-½ r,  (I + HHᵀ) s = t/√w − H D^-½ r.  The scores of the columns are f_j·p = h_j·z / √w_j.
     width = len(solution)
