@@ -97,10 +97,10 @@ def optimum(names: list[str], rank: int, threads: int) -> None:
             theirs = train_in_process("implicit", folder, rank, "best", 20, threads)
         values = theirs["ndcg"]
         epoch = next(at for at, value in enumerate(values) if value >= 0.999 * max(values))
-        train, recipe = split.train, gr.RG2(rank=rank)
+        train = split.train
         their_s, their_cpu = (sum(theirs[kind][: epoch + 1]) for kind in ("seconds", "cpu_seconds"))
         with limit_threads(threads):
-            runs = [wall_and_cpu_seconds(lambda t=train: recipe.fit(t)) for _ in range(3)]  # type: ignore[misc]
+            runs = [wall_and_cpu_seconds(lambda train=train: gr.RG2(rank=rank).fit(train)) for _ in range(3)]  # type: ignore[misc]
         ours, cpu = (min(run[kind] for run in runs) for kind in (0, 1))
         row = {
             "job": "optimum",

@@ -1,7 +1,7 @@
 """Epochs of alternating least squares by one library: `epochs.py <side> <folder> <rank> <solver> <n_epochs>`.
 
-Prints, as JSON, the seconds and CPU seconds of each epoch and the objective after the last. Needs NumPy, SciPy and that library only. The loss
-is that of iALS (2022) for irspack, and of WRMF for implicit, which has no other; gramian has both, and RG2ALS.
+Prints, as JSON, the seconds and CPU seconds of each epoch and the objective after the last. Needs NumPy, SciPy and that library
+only. The loss is that of iALS (2022) for irspack, and of WRMF for implicit, which has no other; gramian has both, and RG2ALS.
 """
 
 import json

@@ -13,9 +13,8 @@ import scipy.sparse as sp
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import get_num_threads, njit, prange, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from gramian.linalg.register_tiles import VectorBuilder
+from gramian.linalg.register_tiles import VectorBuilder, intrinsic
 
 WIDE_STRIP, NARROW_STRIP = 32, 8  # columns of B whose products are in registers
 

@@ -11,7 +11,7 @@ tiles.
     `dot_rows`         Fx for TILE_ROWS rows F of a table, at places of which a list is given
     `add_rows`         y += Fᵀc for such rows, and `add_squares` with the squares of their elements
     `prefetch_rows`    the cache lines of such rows
-    `pack_row`         copies of a row, as it is and scaled
+    `copy_scaled`      copies of a row, as it is and scaled
     `take_next`        the next number of a counter that threads share
 """
 
@@ -24,12 +24,17 @@ from typing import Any
 from llvmlite import binding, ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic as numba_intrinsic
 
 from gramian.linalg.prefetch import CACHE_LINE_BYTES, prefetch_address
 
 TILE_ROWS = 8  # sums in flight, which hide the latency of multiply-add on current cores
 VECTOR_BYTES = 64 if binding.get_host_cpu_features().get("avx512f") else 32
+
+
+def intrinsic(declare: Any) -> Any:
+    """Define a function of Numba kernels by its instructions. mypy cannot know that calls leave out the first argument."""
+    return numba_intrinsic(declare)
 
 
 class VectorBuilder:
@@ -273,7 +278,9 @@ def prefetch_rows(typing_context: Any, table: Any, left: Any, stride: Any, place
 
 
 @intrinsic
-def pack_row(typing_context: Any, plain: Any, scaled: Any, at: Any, table: Any, table_at: Any, scale: Any, width: Any) -> Any:
+def copy_scaled(
+    typing_context: Any, plain: Any, scaled: Any, at: Any, table: Any, table_at: Any, scale: Any, width: Any
+) -> Any:
     """plain[at:] = table[table_at:] and scaled[at:] = scale · table[table_at:], for a width padded to whole vectors."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

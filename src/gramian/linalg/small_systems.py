@@ -13,7 +13,8 @@ from gramian.linalg.register_tiles import (
     VECTOR_BYTES,
     add_rows,
     add_tile,
-    pack_row,
+    copy_scaled,
+    dot_rows,
     prefetch_rows,
     solve_tile,
     transpose_tile,
@@ -60,7 +61,7 @@ def add_outer_products(a, factors, columns, n, weights, left, width, u, v):  # t
             if j % TILE_ROWS == 0:
                 prefetch_rows(table, left, table_stride, columns, j + TILE_ROWS, size)
             at = (j - start) * stride
-            pack_row(v, u, at, table, columns[j] * table_stride + left, weights[j], size)
+            copy_scaled(v, u, at, table, columns[j] * table_stride + left, weights[j], size)
             if width % TILE_ROWS:
                 for k in range(at + width, at + size):
                     u[k], v[k] = 0, 0
@@ -138,11 +139,11 @@ def solve_positive_definite(a, stride, right, n, triangle):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True, fastmath=FASTMATH)
-def solve_short_row(
+def solve_short_row(  # type: ignore[no-untyped-def]
     solution, right, diagonal, a, h, transposed, small, image, numbers, triangle, factors, columns, n, weights, targets
-):  # type: ignore[no-untyped-def]
+):
     # For n ≤ K columns, with D = diag(diagonal), r = right and h_j = √w_j D^-½ f_j, all w_j > 0:
-    # p = D^-½ (Hᵀs + D^-½ r),  (I + HHᵀ) s = t/√w − H D^-½ r,  and the scores of the columns are f_j·p = (t_j/√w_j − s_j)/√w_j
+    # p = D^-½ z,  z = Hᵀs + D^-½ r,  (I + HHᵀ) s = t/√w − H D^-½ r.  The scores of the columns are f_j·p = h_j·z / √w_j.
     width = len(solution)
     rows, stride, h_stride = padded_size(n), padded_stride(n), padded_stride(width)
     has_right = False
@@ -170,10 +171,13 @@ def solve_short_row(
     for j in range(0, n, TILE_ROWS):
         add_rows(image, h, 0, h_stride, numbers, j, small, j, len(image))
     for k in range(width):
-        solution[k] = diagonal[k] * (solution[k] + image[k])
+        image[k] += solution[k]
+        solution[k] = diagonal[k] * image[k]
     value = -dot_product(solution, right) * 1.0
+    for j in range(0, n, TILE_ROWS):
+        dot_rows(small, j, h, 0, h_stride, numbers, j, image, len(image))
     for j in range(n):
-        value -= targets[j] * (targets[j] - small[j])
+        value -= targets[j] * small[j]
     return value if is_definite else np.nan
 
 
