@@ -234,7 +234,7 @@ def measure_cpu(process: psutil.Process, port: int, requests: list[bytes]) -> fl
         return sum(member.user + member.system for member in times)
 
     with OpenLoad(port, requests, CPU_RATE):
-        time.sleep(2)  # warm up
+        time.sleep(10)  # after it is ready, a server still loads kernels that few requests need
     started = read_seconds()
     with OpenLoad(port, requests, CPU_RATE) as load:
         time.sleep(10)
