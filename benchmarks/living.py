@@ -86,7 +86,8 @@ def start_process(command: list[str]) -> tuple[psutil.Popen, int]:
             return process, port
         except (URLError, ConnectionError, OSError):
             time.sleep(0.05)
-    raise RuntimeError("the server is not ready")
+    process.kill()
+    raise RuntimeError(f"not ready within {START_SECONDS:g} s")
 
 
 class OpenLoad:
@@ -234,7 +235,7 @@ def measure_cpu(process: psutil.Process, port: int, requests: list[bytes]) -> fl
         return sum(member.user + member.system for member in times)
 
     with OpenLoad(port, requests, CPU_RATE):
-        time.sleep(2)  # warm up
+        time.sleep(10)  # after it is ready, a server still loads kernels that few requests need
     started = read_seconds()
     with OpenLoad(port, requests, CPU_RATE) as load:
         time.sleep(10)
@@ -266,7 +267,11 @@ def measure_rates(n_users: int, n_items: int, seconds: float) -> dict[str, Any]:
     script = str(Path(__file__).parent / "peers" / "serve_skrecsys.py")
     servers |= {"skrecsys": [python, script, data, "1"], "skrecsys, 2 workers": [python, script, data, "2"]}
     for name, command in servers.items():
-        process, port = start_process(command)
+        try:
+            process, port = start_process(command)
+        except RuntimeError as error:
+            row[name] = {"failed": str(error)}
+            continue
         try:
             row[name] = {"cpu_ms": measure_cpu(process, port, requests), "megabytes": measure_memory(process)}
             row[name] |= find_highest_rate(port, requests, seconds)

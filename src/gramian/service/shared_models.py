@@ -92,7 +92,9 @@ def map_model(shared: SharedModel) -> Recommender:
     model = assemble_model(unpack_model(text["facts"], view_safetensors(mapped[: shared.n_array_bytes]), ids))
     if shared.rows is None:
         return model
-    rows = map_memory(shared.rows).view(model.scorer.inverse.dtype)  # type: ignore[attr-defined]
+    mapped = map_memory(shared.rows)
+    mapped[:: mmap.PAGESIZE].max()  # maps every page now, 0.07 s for 20,000 items, and not while the first requests wait
+    rows = mapped.view(model.scorer.inverse.dtype)  # type: ignore[attr-defined]
     return with_scorer(model, DenseWeights(model.scorer, rows.reshape(model.scorer.n_items, -1)))  # type: ignore[arg-type]
 
 
