@@ -38,7 +38,7 @@ from gramian.tuning.shared_fits import SharedFit
 MIN_REMAINING = 2  # families that are never dropped by halving
 MIN_STARTING = 5  # families that go from the sample to all data
 MAX_SHARE = 0.4  # of the time left that the first fit of a family on all data may take
-MAX_SAMPLE_SHARE = 0.3  # of the budget, for the sample
+MAX_SAMPLE_SHARE = 0.3  # of the budget, for the sample, once so many families are compared there
 MAX_FIRST_SHARE = 0.5  # of the budget, for the sample and for compiling on a machine where nothing is compiled yet
 DEFAULT_FAMILIES = ("autoencoder", "iALS")  # they have the usual defaults, which the answer must not be worse than
 DENSE_GROWTH = 2.5  # power of the number of items with which the time of dense fits grows: between products and inverses
@@ -130,7 +130,8 @@ class FamilySearch:
         on_sample: dict[str, Candidate] = {}
         for state in self.states:
             elapsed, budget = self.clock.elapsed, self.clock.budget
-            if elapsed - self.compiling.seconds > MAX_SAMPLE_SHARE * budget or elapsed > MAX_FIRST_SHARE * budget:
+            is_enough = len(on_sample) >= MIN_STARTING and elapsed - self.compiling.seconds > MAX_SAMPLE_SHARE * budget
+            if is_enough or elapsed > MAX_FIRST_SHARE * budget:
                 break
             with suppress(NotEnoughMemory):
                 for point in state.family.starts:
