@@ -69,8 +69,8 @@ BIASED_LOSSES = [
 DEBIASED_LOSSES = [
     replace(loss, debiased=Debias(positives=4, prior=0.2)) for loss in BIASED_LOSSES if hasattr(loss, "debiased")
 ]
-DEBIASED_LOSSES += [
-    replace(loss, debiased=replace(loss.debiased, weigh_positives=True))
+DEBIASED_LOSSES += [  # with weights below 1, as printed: larger ones of MSE have no minimum
+    replace(loss, weight=0.6, debiased=replace(loss.debiased, weigh_positives=True))
     for loss in DEBIASED_LOSSES
     if isinstance(loss, MSE | CCL)
 ]
