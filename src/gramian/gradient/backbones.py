@@ -254,7 +254,7 @@ class DGCF(GraphBackbone):
 
     def step_floats(self, n_users: int, n_items: int, n_interactions: int) -> int:
         routing = 10 * self.n_layers * self.n_steps * self.n_intents * n_interactions
-        return super().step_floats(n_users, n_items, n_interactions) + routing + 4 * self.max_nodes**2 * self.rank
+        return super().step_floats(n_users, n_items, n_interactions) + routing + 12 * self.n_intents * self.max_nodes**2
 
 
 BACKBONES = (MF, LightGCN, SimpleX, YouTubeNet, NGCF, SGL, PinSage, GAT, DGCF)

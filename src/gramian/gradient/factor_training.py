@@ -260,8 +260,10 @@ class FactorTrainer(Trainer):
         """Add the gradients of l2 · (mean ‖p_u‖² + mean ‖q_i‖² + mean ‖q_j‖²) over the batch, and return its value."""
         l2 = self.recipe.l2
         penalty = torch.zeros((), dtype=torch.float64, device=self.device)
-        for name in penalty_terms.keys() & gradients.keys():  # a backbone may have no table of users
-            (batch_rows, terms), (rows, gradient) = penalty_terms[name], gradients[name]
+        for name, (batch_rows, terms) in penalty_terms.items():
+            if name not in gradients:  # a backbone may have no table of users
+                continue
+            rows, gradient = gradients[name]
             vectors = self.tables[name] if batch_rows is None else self.tables[name][batch_rows]
             for positions in terms:
                 frequency = torch.bincount(positions, minlength=len(vectors)).to(self.dtype) / len(positions)

@@ -212,21 +212,26 @@ class DGCFEncoder(NodeEncoder):
         if not self.backbone.independence or self.backbone.n_intents == 1:
             return None
         rows = torch.cat([vectors[: self.backbone.max_nodes // 2] for vectors in self.outputs])
-        parts = rows.chunk(self.backbone.n_intents, 1)
-        pairs = [distance_correlation(a, b) for k, a in enumerate(parts) for b in parts[:k]]
+        parts = [center_distances(part) for part in rows.chunk(self.backbone.n_intents, 1)]
+        pairs = [correlate_distances(a, b) for k, a in enumerate(parts) for b in parts[:k]]
         return self.backbone.independence * torch.stack(pairs).sum()
 
 
 def distance_correlation(x: Tensor, y: Tensor) -> Tensor:
     """dCov(x, y) / √(dCov(x, x)·dCov(y, y)) of paired rows: 0 if and only if they are independent   (Székely et al. 2007)."""
-    a, b = center_distances(x), center_distances(y)
-    tiny = torch.finfo(x.dtype).tiny ** 0.5  # keeps the gradient of the root finite
+    return correlate_distances(center_distances(x), center_distances(y))
+
+
+def correlate_distances(a: Tensor, b: Tensor) -> Tensor:
+    """The distance correlation, given the centered distances of both sides."""
+    tiny = torch.finfo(a.dtype).tiny ** 0.5  # keeps the gradient of the root finite
     covariance, x_variance, y_variance = ((p * q).mean().clip(min=tiny).sqrt() for p, q in ((a, b), (a, a), (b, b)))
     return covariance / (x_variance * y_variance).sqrt()
 
 
 def center_distances(x: Tensor) -> Tensor:
     """The distances between all pairs of rows, minus the means of their row and column, plus the mean of all."""
-    squares = (x[:, None, :] - x[None, :, :]).square().sum(2)
-    distances = (squares + torch.finfo(x.dtype).eps).sqrt()  # the root has no gradient at 0
+    lengths = x.square().sum(1)
+    squares = lengths[:, None] + lengths - 2 * x @ x.T
+    distances = (squares.clip(min=0) + torch.finfo(x.dtype).eps).sqrt()  # the root has no gradient at 0
     return distances - distances.mean(0) - distances.mean(1, keepdim=True) + distances.mean()
