@@ -65,7 +65,7 @@ def test_one_thread_runs_in_the_calling_thread(two_threads):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_the_inverse_has_the_same_bits_on_any_number_of_threads_and_is_an_inverse(two_threads, dtype, monkeypatch):
-    monkeypatch.setattr(inverse, "TILE_ROWS", 100)  # which divides neither the size nor the width of a block
+    monkeypatch.setattr(inverse, "SWEEP_ROWS", 100)  # which divides neither the size nor the width of a block
     source = random_matrix(333, 128, dtype)
     one, two = source.copy(), source.copy()
     with limit_threads(1):

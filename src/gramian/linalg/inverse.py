@@ -29,7 +29,7 @@ from gramian.linalg.symmetric import Symmetric
 from gramian.linalg.tasks import Runner, task_queue
 from gramian.progress import track
 
-TILE_ROWS = 512  # rows of a tile, the unit of work of a thread: 3 ms of one core in float32; see benchmarks/contention.py
+SWEEP_ROWS = 512  # rows of a tile, the unit of work of a thread: 3 ms of one core in float32; see benchmarks/contention.py
 N_PROBES = 4  # random vectors of the accuracy check
 TOLERANCE = {np.dtype(np.float32): 2e-3, np.dtype(np.float64): 1e-6}  # largest residual; probes have entries of about 1
 INACCURATE_REMEDY = "Raise l2 (or dropout), or use float64: dtype='float64' in fit or in Gram.of"
@@ -70,7 +70,7 @@ class Tile(NamedTuple):
 def cut_tiles(first: int, last: int, block: np.ndarray) -> list[Tile]:
     """Cut a block column, as `Symmetric.blocks` yields it, into tiles."""
     n = first + len(block)
-    ranges = [(top, min(top + TILE_ROWS, n)) for top in range(first, n, TILE_ROWS)]
+    ranges = [(top, min(top + SWEEP_ROWS, n)) for top in range(first, n, SWEEP_ROWS)]
     return [Tile(first, last, top, bottom, block[top - first : bottom - first]) for top, bottom in ranges]
 
 
@@ -173,7 +173,7 @@ def sweep_block(sweep: Sweep, first: int, last: int, run: Runner) -> None:
     matrix, width = sweep.matrix, last - first
     column, workspace = (flat[: matrix.n * width].reshape(matrix.n, width) for flat in (sweep.column, sweep.workspace))
     inverse_factor = sweep.inverse_factor[:width, :width]
-    row_ranges = [(top, min(top + TILE_ROWS, matrix.n)) for top in range(0, matrix.n, TILE_ROWS)]
+    row_ranges = [(top, min(top + SWEEP_ROWS, matrix.n)) for top in range(0, matrix.n, SWEEP_ROWS)]
     above = [block for block in matrix.blocks() if block[0] < first]  # the blocks that hold the rows of this column above it
 
     def read_row(block: tuple[int, int, np.ndarray]) -> None:
