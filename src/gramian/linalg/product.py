@@ -6,8 +6,8 @@ sums each user's packed rows in 64 accumulators. Threads work on different panel
 few users, as in a single request, they do so in one launch.
 
 `row_panels` multiplies by a dense W, which takes twice the memory and needs no packing. `dense_panels` multiplies factors by
-factors through BLAS. `multiply_sparse`, `multiply_by_sparse` and `multiply_gram` are sparse × dense, sparse × sparse and
-XᵀX × dense on all threads.
+factors through BLAS. `multiply_sparse` and `multiply_by_sparse` are sparse × dense and sparse × sparse on all
+threads.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.sparse as sp
-from numba import get_num_threads, njit, prange
+from numba import njit, prange
 
 from gramian.linalg.symmetric import PANEL, Symmetric, locate_column
 from gramian.linalg.tasks import map_ahead
@@ -126,16 +126,6 @@ def multiply_by_sparse(left: sp.csr_array, right: sp.csr_array) -> np.ndarray:
     data = left.data.astype(right.dtype, copy=False)
     multiply_by_sparse_kernel(out, left.indptr, left.indices, data, right.indptr, right.indices, right.data)
     return out
-
-
-def multiply_gram(x: sp.csr_array, right: np.ndarray) -> np.ndarray:
-    """xᵀ · x · right in one pass over the rows of x: the product with a row is used again while the row is in cache."""
-    data = x.data.astype(right.dtype, copy=False)
-    cuts = np.searchsorted(x.indptr, np.linspace(0, x.nnz, get_num_threads() + 1)[1:-1])  # as many entries for each thread
-    bounds = np.concatenate([[0], cuts, [x.shape[0]]])
-    out = np.zeros((len(bounds) - 1, *right.shape), right.dtype)
-    multiply_gram_kernel(out, bounds, x.indptr, x.indices, data, np.ascontiguousarray(right))
-    return out.sum(axis=0)
 
 
 @njit(inline="always")
@@ -252,21 +242,3 @@ def multiply_by_sparse_kernel(out, indptr, indices, data, right_ptr, right_indic
             k, weight = indices[p], data[p]
             for q in range(right_ptr[k], right_ptr[k + 1]):
                 total[right_indices[q]] += weight * right_data[q]
-
-
-@njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
-def multiply_gram_kernel(out, bounds, indptr, indices, data, right):  # type: ignore[no-untyped-def]
-    # out[t] = x_tᵀ · x_t · right, for the rows x_t of each thread
-    width = right.shape[1]
-    for t in prange(len(bounds) - 1):
-        product = np.empty(width, right.dtype)  # one row of x, times right
-        for row in range(bounds[t], bounds[t + 1]):
-            product[:] = 0
-            for p in range(indptr[row], indptr[row + 1]):
-                source, weight = right[indices[p]], data[p]
-                for c in range(width):
-                    product[c] += weight * source[c]
-            for p in range(indptr[row], indptr[row + 1]):
-                target, weight = out[t, indices[p]], data[p]
-                for c in range(width):
-                    target[c] += weight * product[c]
