@@ -30,10 +30,8 @@ DECOMPOSITION_COST, DENSE_SCORING_COST = 7.0, 1.4
 
 LAPACK_MAX_SIZE = 1_500  # n up to which LAPACK is fast enough for any k
 LAPACK_MIN_SHARE = 0.15  # k/n above which LAPACK is faster than Lanczos
-MIN_LANCZOS_WIDTH, MAX_LANCZOS_WIDTH = (
-    8,
-    64,
-)  # vectors in a Lanczos block: wide ones multiply faster, narrow ones need a smaller basis
+MIN_LANCZOS_WIDTH = 8  # vectors in a Lanczos block: narrow ones need a smaller basis
+MAX_LANCZOS_WIDTH = 64  # and wide ones multiply faster
 NEW_SHARE = 1e-3  # of an image's norm that is orthogonal to the basis, below which rounding errors may be as large
 REFINEMENT_STEPS = 12  # blocks of residuals that are added to a basis; a new decomposition is cheaper than more
 RESIDUAL_TOLERANCE = 1e-3  # ‖Aq − θq‖/θ of an eigenpair; see benchmarks/README.md
