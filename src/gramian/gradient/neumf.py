@@ -88,6 +88,7 @@ class NeuMF(GradientRecipe):
         return NeuralFactors(self.n_negatives, self.l2, arrays | {"keys": history_keys(events.matrix)})
 
     def n_weights(self, events: Interactions) -> int:
+        """The number of learned values."""
         return sum(math.prod(shape) for shape in self.shapes(events).values())
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
