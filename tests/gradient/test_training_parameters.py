@@ -9,6 +9,7 @@ import torch
 from gradient.cases import EVENTS, loss_id, recipe_for
 from gramian.gradient import BPR, CCL, MF, SML, UIB, FactorModel, MINEPlus, RG2Loss, Softmax, Training, Uniform
 from gramian.gradient.backbones import score_geometry, scoring_rows
+from gramian.gradient.encoder import scatter_rows
 from gramian.gradient.factor_training import FactorTrainer
 from gramian.gradient.loss import Scores
 from gramian.gradient.scorers import BIAS_ARRAYS
@@ -97,7 +98,7 @@ def test_dropout_multiplies_the_vectors_of_a_step_by_random_masks(loss, monkeypa
     monkeypatch.setattr(
         trainer.tables,
         "update",
-        lambda name, rows, gradient, rate: recorded.update({name: trainer.expand_gradient(name, rows, gradient)}),
+        lambda name, rows, gradient, rate: recorded.update({name: scatter_rows(rows, gradient, len(trainer.tables[name]))}),
     )
     generator = seed_generator(trainer.device, 3)
     if loss.batches_by_user:

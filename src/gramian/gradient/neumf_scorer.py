@@ -20,7 +20,7 @@ from gramian.io.damage import require_content
 from gramian.models.scorers import cosine_similarities
 from gramian.validation import is_number
 
-PAIR_ELEMENTS = 1 << 22  # numbers in the first layer of a block of pairs: 16 MB in float32
+PAIR_ELEMENTS = 1 << 20  # numbers in the first layer of a block of pairs: 4 MB in float32
 MAX_USERS = 1024  # scored at once
 
 
@@ -97,7 +97,7 @@ class NeuralFactors(Scorer):
         remaining = new_users[np.argsort(-sizes[new_users], kind="stable")]  # longest first: a batch is padded to its longest
         while len(remaining):
             pairs = int(sizes[remaining[0]]) + min(self.n_items, PAIRWISE_CANDIDATES)
-            size = max(1, FOLD_IN_ELEMENTS // (4 * pairs * self.item_layer.shape[1]))
+            size = max(1, FOLD_IN_ELEMENTS // (16 * pairs * self.item_layer.shape[1]))  # about 16 arrays of the first layer
             batch, remaining = np.split(remaining, [size])
             vectors[batch] = solve_fold_in(NeuralProblem(self, histories[batch]))
         return vectors
