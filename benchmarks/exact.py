@@ -1,9 +1,11 @@
-"""What closed forms make cheap: a search over a free axis, leave-one-user-out, forgetting a user. Ratios within one run.
+"""What closed forms make cheap: a search over a free axis, leave-one-user-out, forgetting a user, few users. Ratios are
+within one run.
 
 python benchmarks/exact.py search     # 6 dropouts × 6 l2 × 16 kept_weights against 36 inverses and scorings
 python benchmarks/exact.py leave-out  # every user left out against one evaluation of the same users
 python benchmarks/exact.py forget     # one user of a model of 20,000 items against fitting again
 python benchmarks/exact.py path       # 30 values of l2 by one eigendecomposition against 30 inverses
+python benchmarks/exact.py users      # a fit by the inverse of the users' matrix against that of the items' matrix
 """
 
 import argparse
@@ -101,12 +103,33 @@ def path(n_items: int) -> None:
     report_ratio("path of 30 l2", ours, theirs, f"30 inverses at {n_items:,} items", items=n_items)
 
 
+def few_users(n_items: int) -> None:
+    """Time a fit of EASE on fewer users than items by both inverses, for several numbers of users."""
+    recipe = gr.EASE(l2=100)
+    warm = clustered(300, 2_100, 9_000)
+    recipe.fit(warm)
+    recipe.fit_gram(gr.Gram.of(warm), overwrite=True)  # compiles
+    for share in (0.1, 0.3, 0.5, 0.7, 0.8):
+        events = clustered(int(share * n_items), n_items, 40 * n_items)
+        assert not recipe.needs_dense_gram(events, np.float32)
+        ours = seconds(lambda events=events: recipe.fit(events))  # type: ignore[misc]
+        theirs = seconds(lambda events=events: recipe.fit_gram(gr.Gram.of(events), overwrite=True))  # type: ignore[misc]
+        name = f"{share:.0%} as many users as items"
+        report_ratio(name, ours, theirs, f"the inverse of {n_items:,} items", items=n_items, users=events.n_users)
+
+
 def report_ratio(name: str, ours: float, theirs: float, rival: str, **facts: object) -> None:
     print(f"{name:<32}{ours:8.2f} s   {rival} {theirs:8.2f} s   ratio {ours / theirs:.3f} (1/{theirs / ours:.0f})", flush=True)
     append("exact", {"job": name, "seconds": ours, "rival": rival, "rival_seconds": theirs, "ratio": ours / theirs, **facts})
 
 
-JOBS = {"search": (search, 8_192), "leave-out": (leave_out, 8_192), "forget": (forget, 20_000), "path": (path, 4_096)}
+JOBS = {
+    "search": (search, 8_192),
+    "leave-out": (leave_out, 8_192),
+    "forget": (forget, 20_000),
+    "path": (path, 4_096),
+    "users": (few_users, 10_000),
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,7 +1,6 @@
-"""Graph filters: their cost against EASE's inverse, a million items, and when the dense form is faster. Ratios within one run.
+"""Graph filters: their cost against EASE's inverse, and when the dense form is faster. Ratios within one run.
 
     python benchmarks/filters.py gowalla              # fit of ChebyCF, rank 512, against the inverse of EASE
-    python benchmarks/filters.py million              # 1,000,000 items and users, 10 million interactions: fit, save, serve
     python benchmarks/filters.py dense --items 4000   # p(Q) as a matrix against products with the sparse R̃, by density
 
 The inverse of gowalla's 40,981 items takes eight minutes on two idle cores. It is timed on the most popular 10,000 items, in
@@ -9,10 +8,8 @@ the same run, and multiplied by (40,981/10,000)³; its memory is the estimate th
 """
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,27 +57,6 @@ def gowalla() -> None:
     print(f"ratio {fit / scaled:.3f} in time, {memory / inverse_bytes:.2f} in memory")
 
 
-def million(n_items: int, n_interactions: int) -> None:
-    """Fit, save, load and serve filters of a catalog for which no items × items matrix fits into memory."""
-    events = clustered(n_items, n_items, n_interactions, n_tastes=500)
-    compile_kernels(gr.ChebyCF(rank=16))
-    print(events)
-    for recipe in (gr.GFCF(rank=32), gr.ChebyCF(rank=32)):
-        (model, memory), fit = timed(partial(recipe.fit, events))
-        with tempfile.TemporaryDirectory() as folder:
-            saving = seconds(partial(model.save, Path(folder) / "model"))
-            loaded = gr.load(Path(folder) / "model")
-        one, batch = (seconds(partial(loaded.recommend, events.users[:n], k=20)) for n in (1, SERVED_USERS))
-        estimate = recipe.estimate(events).peak_bytes
-        row = {"job": "million", "recipe": recipe.to_json(), "items": events.n_items, "users": events.n_users}
-        row |= {"interactions": events.n_interactions, "seconds": fit, "peak_bytes": memory, "estimated_bytes": estimate}
-        append(
-            "filters", row | {"save_seconds": saving, "one_user_seconds": one, "batch_seconds": batch, "batch": SERVED_USERS}
-        )
-        print(f"{recipe}: fit {fit:.0f} s, {memory / 1e9:.2f} GB (estimate {estimate / 1e9:.2f} GB), save {saving:.1f} s")
-        print(f"  one user {one:.2f} s, {SERVED_USERS} users {batch:.1f} s", flush=True)
-
-
 def dense(n_items: int) -> None:
     """Time p(Q) as a matrix against products with the sparse R̃, each with scoring as many histories as there are items."""
     for transfer in (LINEAR, gr.ChebyCF().transfer):
@@ -124,13 +100,10 @@ def timed(fit: Callable[[], gr.Recommender]) -> tuple[tuple[gr.Recommender, int]
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", choices=["gowalla", "million", "dense"])
+    parser.add_argument("job", choices=["gowalla", "dense"])
     parser.add_argument("--items", type=int)
-    parser.add_argument("--interactions", type=int, default=10_000_000)
     arguments = parser.parse_args()
     if arguments.job == "gowalla":
         gowalla()
-    elif arguments.job == "million":
-        million(arguments.items or 1_000_000, arguments.interactions)
     else:
         dense(arguments.items or 4_000)

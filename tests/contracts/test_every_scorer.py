@@ -10,7 +10,7 @@ from contracts.samples import EVENTS, fitted, models
 from gramian.core.registry import SCORERS
 from gramian.core.scorer import EncodesHistories
 from gramian.io.folder import read_folder, write_folder
-from gramian.models.scorers import DenseWeights, LowRankWeights, ScorerSum
+from gramian.models.scorers import LowRankWeights, ScorerSum
 
 
 def scorers():
@@ -70,7 +70,7 @@ def test_a_sum_of_scorers_is_a_scorer(examples):
 
 def test_weights_expanded_for_serving_are_saved_as_what_they_came_from(tmp_path):
     model = gr.EASE().fit(EVENTS)
-    expanded = DenseWeights.expand(model.scorer)
+    expanded = model.scorer.expand()
     served = gr.Recommender(expanded, model.recipe, model.catalog, model.histories)
     np.testing.assert_allclose(served.scores(EVENTS), model.scores(EVENTS), rtol=1e-4, atol=1e-5)
     served.save(tmp_path / "model")

@@ -54,15 +54,15 @@ def test_a_file_appears_only_when_it_is_whole(tmp_path, small_blocks, monkeypatc
     model = RECIPE.fit(EVENTS)
     path = tmp_path / "lists.parquet"
     path.write_text("the old one")
-    panels, calls = model.scorer.panels, []
+    visit_panels, calls = model.scorer.visit_panels, []
 
-    def failing(histories):
+    def failing(histories, visit):
         calls.append(1)
         if len(calls) == 3:
             raise RuntimeError("the machine is on fire")
-        return panels(histories)
+        visit_panels(histories, visit)
 
-    monkeypatch.setattr(model.scorer, "panels", failing)
+    monkeypatch.setattr(model.scorer, "visit_panels", failing)
     with pytest.raises(Exception, match="on fire"):
         model.recommend_to(path)
     assert path.read_text() == "the old one"

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 import gramian as gr
 from gramian.data.synthetic import clustered
-from gramian.linalg.product import DENSE_PANEL, FEW_USERS, dense_panels, inverse_panels, multiply_sparse
+from gramian.linalg import product
+from gramian.linalg.product import (
+    DENSE_PANEL,
+    FEW_USERS,
+    dense_panels,
+    inverse_panels,
+    multiply_sparse,
+    visit_inverse_panels,
+)
+from gramian.linalg.sparse import compact_columns
 from gramian.linalg.topk import ScaledTopK, TopK
 
 
@@ -58,6 +67,42 @@ def test_fused_product_equals_dense_product(n_items, n_users):
     histories = events.matrix[:n_users]
     product = np.concatenate([panel.copy() for _, panel in inverse_panels(histories, gram, factor, diagonal)], axis=1)
     np.testing.assert_allclose(product, histories @ (gram.dense() * factor + np.diag(diagonal)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n_users", [0, 1, 50, 90])
+@pytest.mark.parametrize("n_items", [520, 700])
+def test_visited_panels_are_those_of_the_product_to_the_bit(n_items, n_users, two_threads, monkeypatch):
+    monkeypatch.setattr(product, "USER_RANGE", 7)  # which divides no number of users
+    events = clustered(90, n_items, 900)
+    weights = gr.Gram.of(events).matrix, *np.random.default_rng(0).standard_normal((2, n_items)).astype(np.float32)
+    histories = events.matrix[:n_users]
+    visits, scores = np.zeros((n_users, n_items), int), np.empty((n_users, n_items), np.float32)
+
+    def visit(panel, first, start):
+        place = slice(start, start + panel.shape[0]), slice(first, first + panel.shape[1])
+        visits[place] += 1
+        scores[place] = panel
+
+    visit_inverse_panels(histories, *weights, visit)
+    assert (visits == 1).all()
+    for first, panel in inverse_panels(histories, *weights):
+        assert np.array_equal(panel, scores[:, first : first + panel.shape[1]])
+
+
+def test_compact_columns_are_those_of_unique():
+    x = sp.csr_array(np.random.default_rng(0).random((20, 40)) < 0.05)
+    columns, places = compact_columns(x)
+    expected_columns, expected_places = np.unique(x.indices, return_inverse=True)
+    assert np.array_equal(columns, expected_columns)
+    assert np.array_equal(places, expected_places)
+
+
+@pytest.mark.parametrize("n_users", [1, 60])
+def test_scores_that_are_not_finite_are_refused_on_any_thread(n_users, two_threads):
+    model = gr.EASE(l2=0.1).fit(clustered(300, 700, 9_000))
+    huge = dict.fromkeys(model.items, 3.4e38)
+    with pytest.raises(gr.errors.InvalidInput, match="Lower the weights"):
+        model.recommend_for([[5]] * n_users + [huge], k=3)
 
 
 @pytest.mark.parametrize("n_items", [1, DENSE_PANEL - 1, DENSE_PANEL, 2 * DENSE_PANEL + 7])

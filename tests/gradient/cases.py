@@ -134,3 +134,17 @@ def small_backbones():
         GAT(rank=6),
         DGCF(rank=6, n_intents=3, n_layers=2, n_steps=3, independence=0),
     ]
+
+
+def require_the_same_bits_after_a_stop(recipe, folder):
+    """A training of four epochs is reproducible, depends on its seed, and can be stopped after two and resumed."""
+    whole = recipe.fit(EVENTS)
+    assert np.array_equal(whole.scores(EVENTS), recipe.fit(EVENTS).scores(EVENTS))
+    assert not np.array_equal(whole.scores(EVENTS), replace(recipe, seed=1).fit(EVENTS).scores(EVENTS))
+    for epoch in recipe.epochs(EVENTS, scratch=folder):
+        if epoch.number == 2:
+            break
+    del epoch
+    resumed = list(recipe.epochs(EVENTS, scratch=folder))
+    assert [epoch.number for epoch in resumed] == [3, 4]
+    assert np.array_equal(resumed[-1].model.scores(EVENTS), whole.scores(EVENTS))

@@ -10,7 +10,15 @@ import numpy as np
 import pytest
 
 import gramian as gr
-from gradient.cases import EVENTS, GROUPS, NEW_HISTORIES, M, fraction_in_group, small_backbones
+from gradient.cases import (
+    EVENTS,
+    GROUPS,
+    NEW_HISTORIES,
+    M,
+    fraction_in_group,
+    require_the_same_bits_after_a_stop,
+    small_backbones,
+)
 from gramian.gradient import BPR, FactorModel, PinSage, SampledSoftmax, Softmax, YouTubeNet
 from gramian.gradient.backbones import BACKBONES
 
@@ -35,16 +43,7 @@ def test_it_learns_the_groups(backbone, loss):
 
 @each_backbone
 def test_it_is_reproducible_and_resumes_to_the_same_bits(backbone, tmp_path):
-    recipe = small_recipe(backbone, n_epochs=4)
-    whole = recipe.fit(EVENTS)
-    assert np.array_equal(whole.scores(EVENTS), recipe.fit(EVENTS).scores(EVENTS))
-    assert not np.array_equal(whole.scores(EVENTS), replace(recipe, seed=1).fit(EVENTS).scores(EVENTS))
-    for epoch in recipe.epochs(EVENTS, scratch=tmp_path):
-        if epoch.number == 2:
-            break
-    del epoch
-    resumed = list(recipe.epochs(EVENTS, scratch=tmp_path))
-    assert np.array_equal(resumed[-1].model.scores(EVENTS), whole.scores(EVENTS))
+    require_the_same_bits_after_a_stop(small_recipe(backbone, n_epochs=4), tmp_path)
 
 
 @each_backbone

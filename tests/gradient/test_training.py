@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import gramian as gr
-from gradient.cases import EVENTS, GROUPS, SMALL_EVERYTHING, SMALL_LOSSES, fraction_in_group, loss_id, recipe_for
+from gradient.cases import (
+    EVENTS,
+    GROUPS,
+    SMALL_EVERYTHING,
+    SMALL_LOSSES,
+    fraction_in_group,
+    loss_id,
+    recipe_for,
+    require_the_same_bits_after_a_stop,
+)
 from gramian.gradient import (
     BPR,
     MF,
@@ -45,17 +54,7 @@ def test_training_lowers_the_loss_and_learns_the_groups(loss):
 
 @pytest.mark.parametrize("loss", [*SMALL_LOSSES, *SMALL_EVERYTHING], ids=loss_id)
 def test_trainings_are_reproducible_and_resume_to_the_same_bits(loss, tmp_path):
-    recipe = recipe_for(loss, n_epochs=4)
-    whole = recipe.fit(EVENTS)
-    assert np.array_equal(whole.scores(EVENTS), recipe.fit(EVENTS).scores(EVENTS))
-    assert not np.array_equal(whole.scores(EVENTS), replace(recipe, seed=1).fit(EVENTS).scores(EVENTS))
-    for epoch in recipe.epochs(EVENTS, scratch=tmp_path):
-        if epoch.number == 2:
-            break
-    del epoch
-    resumed = list(recipe.epochs(EVENTS, scratch=tmp_path))
-    assert [epoch.number for epoch in resumed] == [3, 4]
-    assert np.array_equal(resumed[-1].model.scores(EVENTS), whole.scores(EVENTS))
+    require_the_same_bits_after_a_stop(recipe_for(loss, n_epochs=4), tmp_path)
 
 
 @pytest.mark.parametrize("sampler", [Uniform(shared=True), ByPopularity(power=0.5), InBatch()], ids=str)

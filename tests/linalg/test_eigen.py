@@ -51,6 +51,21 @@ def test_a_space_that_does_not_suffice_is_left_to_lapack(monkeypatch):
     np.testing.assert_allclose(top_eigenpairs(Dense(matrix), 5).values, np.linalg.eigvalsh(matrix)[::-1][:5])
 
 
+@pytest.mark.parametrize("k", [3, 10])
+def test_a_basis_that_is_full_is_restarted_where_lapack_would_be_too_large(k, monkeypatch):
+    monkeypatch.setattr(spectral, "decompose_by_lapack", None)  # must not be needed
+    monkeypatch.setattr(spectral, "LAPACK_MAX_SIZE", 10)
+    monkeypatch.setattr(spectral, "RESTART_SIZE", 10)
+    matrix = operator(500, decay=0.999)
+    some = Dense(matrix)
+    found = top_eigenpairs(some, k)
+    assert some.products > 6 * k + 16 * spectral.lanczos_width(k)  # more than a basis holds
+    np.testing.assert_allclose(found.values, np.linalg.eigvalsh(matrix)[::-1][:k], rtol=1e-4)
+    residuals = np.linalg.norm(matrix @ found.vectors - found.vectors * found.values, axis=0)
+    assert (residuals <= 2 * spectral.RESIDUAL_TOLERANCE * found.values).all()
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(k), atol=1e-6)
+
+
 def test_an_operator_of_low_rank_gives_zeros_for_the_rest(monkeypatch):
     monkeypatch.setattr(spectral, "LAPACK_MAX_SIZE", 10)
     a = np.random.default_rng(0).standard_normal((400, 7))

@@ -123,9 +123,9 @@ def test_gram_is_saved_and_reused(tmp_path):
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers(monkeypatch):
-    events = clustered(100, 3_000, 2_000)
+    events = clustered(3_000, 3_000, 9_000)
     monkeypatch.setattr(memory, "available_bytes", lambda: 10_000_000)
-    with pytest.raises(gr.errors.NotEnoughMemory, match=r"32\.4 MB .* 10 MB free.*k_core"):
+    with pytest.raises(gr.errors.NotEnoughMemory, match=r"32\.5 MB .* 10 MB free.*k_core"):
         gr.EASE().fit(events)
 
 

@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 import gramian as gr
 from gramian.data.synthetic import clustered
+from gramian.linalg.neighbours import nearest_neighbours
 from gramian.linalg.product import multiply_by_sparse
 
 EVENTS = clustered(150, 40, 1_500)
@@ -36,6 +37,19 @@ def test_weighted_interactions_count_with_their_weights():
     x = rng.uniform(0.5, 2, X.shape) * X
     weights = gr.SparseEDLAE(0.2, 3, 10).fit(gr.Interactions.of(sp.csr_array(x))).weights()
     assert np.allclose(weights, naive_weights(x.astype(np.float32).astype(np.float64), 0.2, 3, 10), atol=2e-5)
+
+
+def test_of_equal_neighbours_the_lower_columns_are_kept(two_threads):
+    x = sp.csr_array((np.random.default_rng(0).random((30, 25)) < 0.3).astype(np.float32))
+    shared = (x.T @ x).toarray()  # small whole numbers: many ties
+    np.fill_diagonal(shared, 0)
+    for k in (1, 4, 25):
+        found = nearest_neighbours(x, np.ones(25), np.ones(25), 0.0, k).toarray()
+        for i, row in enumerate(shared):
+            kept = [j for j in np.lexsort((np.arange(25), -row))[:k] if row[j] > 0]
+            expected = np.zeros(25)
+            expected[kept] = row[kept]
+            assert np.array_equal(found[i], expected)
 
 
 def test_with_all_items_as_neighbours_it_is_edlae():

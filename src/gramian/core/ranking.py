@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,15 @@ class Exclusions:
 EXCLUDE_SEEN = Exclusions()
 
 
+def require_finite_scores(panel: np.ndarray, histories: sp.csr_array) -> None:
+    """Refuse histories whose weights are so large that a score is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_finite = np.isfinite(panel.sum()) or np.isfinite(panel).all()  # a sum is cheap, and seldom overflows
+    if not is_finite:
+        got = f"scores beyond the range of {panel.dtype} for weights up to {histories.data.max(initial=0):.3g}"
+        raise InvalidInput("histories with finite scores", got, "Lower the weights")
+
+
 def finite_panels(score: Callable[[sp.csr_array], Panels], histories: sp.csr_array) -> Panels:
     """Yield the panels of scores, and refuse histories whose weights are so large that a score is not finite."""
     panels = None
@@ -68,12 +78,9 @@ def finite_panels(score: Callable[[sp.csr_array], Panels], histories: sp.csr_arr
         with np.errstate(over="ignore", invalid="ignore"):
             panels = score(histories) if panels is None else panels
             first, panel = next(panels, (0, None))
-            if panel is None:
-                return
-            is_finite = bool(np.isfinite(panel.sum()) or np.isfinite(panel).all())  # a sum is cheap, and seldom overflows
-        if not is_finite:
-            got = f"scores beyond the range of {panel.dtype} for weights up to {histories.data.max(initial=0):.3g}"
-            raise InvalidInput("histories with finite scores", got, "Lower the weights")
+        if panel is None:
+            return
+        require_finite_scores(panel, histories)
         yield first, panel
 
 
@@ -91,18 +98,28 @@ def rank_blocks(
     allowed = np.ones(len(catalog), np.bool_) if allowed is None else allowed
     n_together = scorer.users_per_block
     starts = range(0, max(1, histories.shape[0]), n_together)  # at least one block, even of no users
-    with progress_bar("recommending", len(starts) * len(catalog)) as advance:
+    with progress_bar("recommending", histories.shape[0] * len(catalog)) as advance:
         for start in starts:
             block = histories[start : start + n_together]
             best = TopK(block.shape[0], k, exclusions.columns(block, start, catalog.ids), allowed)
-            with limit_threads(n_threads):
-                for first, panel in finite_panels(scorer.panels, block):
-                    best.push(panel, first)
-                    advance(panel.shape[1])
+            with limit_threads(n_threads), np.errstate(over="ignore", invalid="ignore"):
+                scorer.visit_panels(block, partial(push_finite_scores, best, block, advance))
                 columns, scores = best.lists()
             empty, popular, counts = popular_lists(block, catalog, k, allowed, exclusions, start)
             columns[empty], scores[empty] = popular, counts
             yield start, columns, scores
+
+
+def push_finite_scores(
+    best: TopK, histories: sp.csr_array, advance: Callable[[int], None], panel: np.ndarray, first: int, start: int | None
+) -> None:
+    """Check a panel of scores, and keep the best columns of its users: all, or those from `start` on."""
+    require_finite_scores(panel, histories)
+    if start is None:
+        best.push(panel, first)
+    else:
+        best.push_range(panel, first, start)
+    advance(panel.size)
 
 
 def rank_scaled(

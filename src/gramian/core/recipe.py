@@ -170,12 +170,14 @@ class Recipe(Configurable, ABC):
 class GramRecipe(Recipe):
     """A recipe whose model is a function of the Gram matrix, plain or normalised."""
 
-    needs_dense_gram: ClassVar[bool] = True  # False where products with X suffice
-
     @property
     def gram_powers(self) -> GramPowers:
         """The normalisation of the Gram that it needs: none by default."""
         return GramPowers()
+
+    def needs_dense_gram(self, events: Interactions, dtype: type) -> bool:
+        """Whether a fit on these interactions computes the Gram matrix; False where products with X suffice."""
+        return True
 
     @abstractmethod
     def solve(self, gram: Gram, overwrite: bool) -> Scorer:

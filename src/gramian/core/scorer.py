@@ -13,7 +13,7 @@ A scorer must return scores and save itself. It has a further capability if it h
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -25,6 +25,7 @@ from gramian.errors import NotSupported
 
 USERS_PER_BLOCK = 16_384  # scored at once: enough to share the packing of weights, few enough to bound the memory
 Panels = Iterator[tuple[int, np.ndarray]]
+VisitPanel = Callable[[np.ndarray, int, int | None], None]
 SavedScorer = tuple[dict[str, Any], dict[str, np.ndarray]]  # facts for JSON, and arrays
 
 
@@ -50,6 +51,18 @@ class Scorer(ABC):
 
         A panel may be overwritten by the caller, and its memory may be reused for the next one.
         """
+
+    def visit_panels(self, histories: sp.csr_array, visit: VisitPanel) -> None:
+        """Call visit(panel, first column, first user) with all scores; the user is None where the panel is of all users.
+
+        A scorer may call it from several threads at once, with different ranges of users, but not for the same user.
+        """
+        for first, panel in self.panels(histories):
+            visit(panel, first, None)
+
+    def compact(self) -> Scorer:
+        """Return the scorer in the form that a folder holds, where memory may hold another."""
+        return self
 
     @abstractmethod
     def save(self) -> SavedScorer:

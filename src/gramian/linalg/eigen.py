@@ -33,6 +33,8 @@ LAPACK_MIN_SHARE = 0.15  # k/n above which LAPACK is faster than Lanczos
 MIN_LANCZOS_WIDTH = 8  # vectors in a Lanczos block: narrow ones need a smaller basis
 MAX_LANCZOS_WIDTH = 64  # and wide ones multiply faster
 NEW_SHARE = 1e-3  # of an image's norm that is orthogonal to the basis, below which rounding errors may be as large
+RESTART_SIZE = 10_000  # n up to which LAPACK takes over if a basis has reached its limit; it needs 16n² bytes
+MAX_RESTARTS = 50
 REFINEMENT_STEPS = 12  # blocks of residuals that are added to a basis; a new decomposition is cheaper than more
 RESIDUAL_TOLERANCE = 1e-3  # ‖Aq − θq‖/θ of an eigenpair; see benchmarks/README.md
 
@@ -135,8 +137,9 @@ def decompose_by_lanczos(operator: SymmetricOperator, k: int, seed: int) -> TopE
     """Compute the k largest eigenpairs by block Lanczos with full reorthogonalisation.
 
     The basis of the Krylov space grows by a block at a time, and the operator is projected on it. The component of the newest
-    image that is orthogonal to the basis bounds the residuals, and is the next block. Returns None if the basis would grow so
-    large that LAPACK is cheaper.
+    image that is orthogonal to the basis bounds the residuals, and is the next block. A basis that has reached its limit is
+    replaced by half as many of its Ritz vectors and that block (thick restart). Returns None if LAPACK is cheaper, or after
+    `MAX_RESTARTS`.
     """
     n, width = operator.n, lanczos_width(k)
     limit = min(n // 2, 6 * k + 16 * width) // width * width
@@ -144,8 +147,10 @@ def decompose_by_lanczos(operator: SymmetricOperator, k: int, seed: int) -> TopE
     projected = np.zeros((limit, limit), operator.dtype)
     basis[:, :width] = orthonormalise(np.random.default_rng(seed).standard_normal((n, width)).astype(operator.dtype))[0]
     next_check = k + k // 2  # the size of the basis at which to test for convergence
+    size, n_restarts = 0, 0
     with progress_bar("decomposing", limit) as advance:
-        for size in range(width, limit + 1, width):
+        while True:
+            size += width
             current, newest = basis[:, :size], slice(size - width, size)
             image = multiply_finite(operator, basis[:, newest])
             # A symmetric operator's image has components in the last two blocks only, but for rounding errors. These are
@@ -162,16 +167,26 @@ def decompose_by_lanczos(operator: SymmetricOperator, k: int, seed: int) -> TopE
             advance(width)
             if size < min(next_check, limit):
                 continue
+            n_kept = k if size < limit else limit // 2 // width * width
             values, vectors = eigh(
-                projected[:size, :size], lower=False, subset_by_index=(size - k, size - 1), check_finite=False
+                projected[:size, :size], lower=False, subset_by_index=(size - n_kept, size - 1), check_finite=False
             )
             values, vectors = values[::-1], vectors[:, ::-1]
-            residuals = np.linalg.norm(coupling @ vectors[newest], axis=0)
+            residuals = np.linalg.norm(coupling @ vectors[newest, :k], axis=0)
             rounding = np.finfo(operator.dtype).eps * values[0]
-            if (residuals <= RESIDUAL_TOLERANCE * values + 10 * rounding).all():
-                return TopEigenpairs(np.maximum(values, 0), np.ascontiguousarray(current @ vectors))
+            if (residuals <= RESIDUAL_TOLERANCE * values[:k] + 10 * rounding).all():
+                return TopEigenpairs(np.maximum(values[:k], 0), np.ascontiguousarray(current @ vectors[:, :k]))
             next_check = size + max(width, k // 4)
-    return None
+            if size >= limit:
+                if n <= RESTART_SIZE or n_restarts == MAX_RESTARTS:
+                    return None
+                for first in range(0, n, EIGENVECTOR_ROWS):  # in place
+                    basis[first : first + EIGENVECTOR_ROWS, :n_kept] = current[first : first + EIGENVECTOR_ROWS] @ vectors
+                basis[:, n_kept : n_kept + width] = block
+                advance(n_kept - size)
+                projected[:] = 0
+                projected[np.diag_indices(n_kept)] = values
+                size, n_restarts, next_check = n_kept, n_restarts + 1, 0
 
 
 def refine_eigenpairs(operator: SymmetricOperator, start: np.ndarray, k: int, floor: float) -> TopEigenpairs | None:

@@ -3,25 +3,29 @@
 `inverse_panels` multiplies by W = A · diag(factor) + diag(diagonal) for a half-stored symmetric A. For each panel of 64
 columns it packs the rows of W that the histories touch into one table (256 bytes a row in float32), which stays in cache, and
 sums each user's packed rows in 64 accumulators. Threads work on different panels, ahead of the panel that is asked for; for a
-few users, as in a single request, they do so in one launch.
+few users, as in a single request, they do so in one launch. `visit_inverse_panels` hands the scores over while they are in the
+thread's cache, so that no thread waits for another to rank them.
 
-`row_panels` multiplies by a dense W, which takes twice the memory and needs no packing. `dense_panels` multiplies factors by
-factors through BLAS. `multiply_sparse` and `multiply_by_sparse` are sparse × dense and sparse × sparse on all
-threads.
+`row_panels` does the same for the rows of a full A, which takes twice the memory and needs no packing. `dense_panels`
+multiplies factors by factors through BLAS. `multiply_sparse` and `multiply_by_sparse` are sparse × dense and sparse × sparse on
+all threads.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit, prange
+from numba import get_num_threads, njit, prange
 
-from gramian.linalg.symmetric import PANEL, Symmetric, locate_column
-from gramian.linalg.tasks import map_ahead
+from gramian.linalg.sparse import compact_columns
+from gramian.linalg.symmetric import FULL_WIDTH, PANEL, Symmetric, locate_column
+from gramian.linalg.tasks import map_ahead, pop_or_create, task_queue
 
 FEW_USERS = 32  # up to this many, all scores of all users at once take less memory than one panel of a large batch
+USER_RANGE = 1024  # users multiplied and ranked in one go: their scores of a panel take 256 KB in float32
 DENSE_PANEL = 512  # columns of a panel multiplied by BLAS
 SHORT_STRIP = 256  # columns of a row summed at a time; the sums stay in cache
 LONG_STRIP = 2048  # the same for many users: shorter strips were up to twice as slow, see benchmarks/README.md
@@ -31,8 +35,11 @@ def inverse_panels(
     histories: sp.csr_array, matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield (first, histories · W[:, first : first + width]). A later panel overwrites the memory of this one."""
-    touched, compact = np.unique(histories.indices, return_inverse=True)
-    indptr, compact = histories.indptr.astype(np.int64), compact.astype(np.int32)
+    if matrix.is_full:
+        yield from row_panels(histories, matrix.rows, factor, diagonal)
+        return
+    touched, compact = compact_columns(histories)
+    indptr = histories.indptr.astype(np.int64)
     weights = (matrix.buffer, matrix.n, matrix.width, factor, diagonal)
     if histories.shape[0] <= FEW_USERS:
         scores = np.empty((histories.shape[0], matrix.n), matrix.dtype)
@@ -43,10 +50,7 @@ def inverse_panels(
     spare: deque[tuple[np.ndarray, ...]] = deque()  # tables and sums that no thread and no caller uses
 
     def multiply(first: int) -> tuple[int, tuple[np.ndarray, ...]]:
-        try:
-            packed, sums = arrays = spare.pop()
-        except IndexError:
-            packed, sums = arrays = tuple(np.empty(shape, matrix.dtype) for shape in shapes)
+        packed, sums = arrays = pop_or_create(spare, lambda: tuple(np.empty(shape, matrix.dtype) for shape in shapes))
         pack_panel(packed, touched, first, *weights)
         multiply_packed(sums, indptr, compact, histories.data, packed)
         return first, arrays
@@ -56,44 +60,80 @@ def inverse_panels(
         spare.append(arrays)
 
 
-def expand_rows(
-    matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray, out: np.ndarray | None = None, n_threads: int = 1
-) -> np.ndarray:
-    """Return the rows of W = A · diag(factor) + diag(diagonal), in `out` if it is given.
+def visit_inverse_panels(
+    histories: sp.csr_array,
+    matrix: Symmetric,
+    factor: np.ndarray,
+    diagonal: np.ndarray,
+    visit: Callable[[np.ndarray, int, int], object],
+) -> None:
+    """Call visit(scores, first column, first user) with the panels of `inverse_panels`, each cut into ranges of users.
+
+    Threads call it at the same time, but never for the same users. A later panel overwrites the memory of this one.
+    """
+    n_users, n_threads = histories.shape[0], get_num_threads()
+    touched, compact = compact_columns(histories)
+    indptr = histories.indptr.astype(np.int64)
+    size = max(1, min(USER_RANGE, -(-n_users // (2 * n_threads))))
+    starts = range(0, n_users, size)
+    locks = [Lock() for _ in starts]
+    shapes = (len(touched), PANEL), (size, PANEL)
+    spare: deque[tuple[np.ndarray, ...]] = deque()  # tables and sums that no thread uses
+
+    def work(first: int) -> None:
+        packed, sums = arrays = pop_or_create(spare, lambda: tuple(np.empty(shape, matrix.dtype) for shape in shapes))
+        pack_panel(packed, touched, first, matrix.buffer, matrix.n, matrix.width, factor, diagonal)
+        offset = first // PANEL * len(starts) // n_threads  # threads begin far apart, and seldom meet at a lock
+        for number in range(offset, offset + len(starts)):
+            place = number % len(starts)
+            start = starts[place]
+            scores = sums[: n_users - start]
+            multiply_packed(scores, indptr[start : start + size + 1], compact, histories.data, packed)
+            with locks[place]:
+                visit(scores[:, : matrix.n - first], first, start)
+        spare.append(arrays)
+
+    with task_queue() as run:
+        run(work, range(0, matrix.n, PANEL))
+
+
+def expand(matrix: Symmetric, n_threads: int = 1) -> Symmetric:
+    """Return a matrix with both halves stored, so that single histories are scored many times faster.
 
     It uses one thread by default, and none of Numba's, so that other kernels may run beside it.
     """
-    rows = np.empty((matrix.n, matrix.n), matrix.dtype) if out is None else out
-    size = -(-matrix.n // (PANEL * n_threads)) * PANEL
+    if matrix.is_full:
+        return matrix
+    n, full = matrix.n, Symmetric.empty(matrix.n, matrix.dtype.type, FULL_WIDTH)
+    as_it_is = np.ones(n, matrix.dtype), np.zeros(n, matrix.dtype)
+    size = -(-n // (PANEL * n_threads)) * PANEL
     with ThreadPoolExecutor(n_threads) as pool:
         jobs = [
-            pool.submit(
-                expand_rows_kernel,
-                rows,
-                first,
-                min(first + size, matrix.n),
-                matrix.buffer,
-                matrix.n,
-                matrix.width,
-                factor,
-                diagonal,
-            )
-            for first in range(0, matrix.n, size)
+            pool.submit(expand_rows_kernel, full.rows, first, min(first + size, n), matrix.buffer, n, matrix.width, *as_it_is)
+            for first in range(0, n, size)
         ]
     for job in jobs:
         job.result()
-    return rows
+    for first, last, block in matrix.blocks():  # both triangles of a diagonal block are stored, and may differ by rounding
+        full.rows[first:last, first:last] = block[: last - first].T
+    return full
 
 
-def row_panels(histories: sp.csr_array, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (first, histories · rows[:, first : first + width]). The next panel overwrites the memory of the last."""
+def row_panels(
+    histories: sp.csr_array, rows: np.ndarray, factor: np.ndarray, diagonal: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield (first, histories · W[:, first : first + width]) for W = rows · diag(factor) + diag(diagonal).
+
+    The next panel overwrites the memory of the last.
+    """
     n_users, n = histories.shape[0], rows.shape[1]
     width = n if n_users <= FEW_USERS else LONG_STRIP
     panel = np.empty((n_users, min(width, n)), rows.dtype)
     for first in range(0, n, width):
         if n - first < panel.shape[1]:  # not a view: the kernel would be compiled once more, for panels with gaps
             panel = np.empty((n_users, n - first), rows.dtype)
-        multiply_rows_kernel(panel, histories.indptr, histories.indices, histories.data, rows, first)
+        entries = histories.indptr, histories.indices, histories.data
+        multiply_rows_kernel(panel, *entries, rows, first, factor, diagonal)
         yield first, panel
 
 
@@ -102,9 +142,10 @@ def dense_panels(left: np.ndarray, right: np.ndarray) -> Iterator[tuple[int, np.
     n, spare = len(right), deque[np.ndarray]()
 
     def multiply(first: int) -> tuple[int, np.ndarray]:
-        width = min(DENSE_PANEL, n - first)
-        panel = spare.pop() if spare and width == DENSE_PANEL else np.empty((len(left), width), left.dtype)
-        return first, np.matmul(left, right[first : first + DENSE_PANEL].T, out=panel)
+        panel = pop_or_create(spare, lambda: np.empty((len(left), DENSE_PANEL), left.dtype))
+        columns = right[first : first + DENSE_PANEL]
+        panel = panel if len(columns) == DENSE_PANEL else np.empty((len(left), len(columns)), left.dtype)  # without gaps
+        return first, np.matmul(left, columns.T, out=panel)
 
     for first, panel in map_ahead(multiply, range(0, n, DENSE_PANEL)):
         yield first, panel
@@ -193,7 +234,7 @@ def multiply_few(scores, indptr, indices, data, touched, buffer, n, block, facto
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})
-def multiply_rows_kernel(sums, indptr, indices, data, rows, first):  # type: ignore[no-untyped-def]
+def multiply_rows_kernel(sums, indptr, indices, data, rows, first, factor, diagonal):  # type: ignore[no-untyped-def]
     # All users of one strip before the next strip, so that its part of the rows stays in cache. Eight rows at a time, whose
     # cache misses then overlap.
     n_users, width = sums.shape
@@ -217,7 +258,11 @@ def multiply_rows_kernel(sums, indptr, indices, data, rows, first):  # type: ign
             for i in range(size):
                 total[i] += data[p] * a[i]
             p += 1
-        sums[u, left : left + size] = total
+        for i in range(size):
+            sums[u, left + i] = total[i] * factor[at + i]
+        for q in range(indptr[u], stop):
+            if at <= indices[q] < at + size:
+                sums[u, indices[q] - first] += data[q] * diagonal[indices[q]]
 
 
 @njit(parallel=True, cache=True, nogil=True, fastmath={"contract"})

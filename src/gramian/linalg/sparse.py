@@ -21,6 +21,14 @@ def pad_shape(x: sp.csr_array, shape: tuple[int, int]) -> sp.csr_array:
     return sp.csr_array((x.data, x.indices, indptr), shape)
 
 
+def compact_columns(x: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the columns that have entries, in order, and for each entry the place of its column among them."""
+    has_entries = np.zeros(x.shape[1], np.bool_)
+    has_entries[x.indices] = True
+    places = np.cumsum(has_entries, dtype=np.int32) - np.int32(1)
+    return np.flatnonzero(has_entries).astype(x.indices.dtype), places[x.indices]
+
+
 def row_of_entry(x: sp.csr_array) -> np.ndarray:
     """Return the row of every stored entry."""
     return np.repeat(np.arange(x.shape[0]), np.diff(x.indptr))

@@ -12,6 +12,8 @@ so BLAS works on it in place, the lower part of a column is contiguous, and no b
     │   │   ├───┐
     │   │   │   │
     └───┴───┴───┘
+
+A matrix with a single block column is full: both halves are stored, and its rows are contiguous too.
 """
 
 from __future__ import annotations
@@ -24,11 +26,13 @@ from numba.extending import register_jitable
 
 from gramian.errors import DamagedFile, InvalidInput
 from gramian.linalg.memory import format_bytes, require_memory
+from gramian.linalg.recycled import allocate
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 PANEL = 64  # columns scored at a time: 256 bytes of a row in float32; divides the block width, so a panel lies in one block
 BLOCK_WIDTH = 512  # columns in a block; the fastest inverse from 8,192 items on, see benchmarks/README.md
 MAX_BLOCK_WIDTH = 1 << 20  # of a saved matrix; kernels count in 64 bits
+FULL_WIDTH = MAX_BLOCK_WIDTH  # of the single block column of a full matrix
 
 
 class Symmetric:
@@ -40,11 +44,9 @@ class Symmetric:
     @staticmethod
     def empty(n: int, dtype: type = np.float32, width: int = BLOCK_WIDTH) -> Symmetric:
         """Allocate an uninitialised matrix. Raises `NotEnoughMemory` before allocating if it does not fit."""
-        n_bytes = stored_size(n, width) * np.dtype(dtype).itemsize
-        require_memory(
-            n_bytes, f"half of a {n:,} × {n:,} matrix", "Keep fewer items (k_core) or use a machine with more memory"
-        )
-        return Symmetric(n, np.empty(stored_size(n, width), dtype), width)
+        what = f"{'a' if n <= width else 'half of a'} {n:,} × {n:,} matrix"
+        do = "Keep fewer items (k_core) or use a machine with more memory"
+        return Symmetric(n, allocate(stored_size(n, width), np.dtype(dtype), what, do), width)
 
     @staticmethod
     def from_buffer(n: int, buffer: np.ndarray, width: int) -> Symmetric:
@@ -60,6 +62,25 @@ class Symmetric:
     @property
     def dtype(self) -> np.dtype:
         return self.buffer.dtype
+
+    @property
+    def is_full(self) -> bool:
+        """Whether both halves are stored, in a single block column."""
+        return self.n <= self.width
+
+    @property
+    def rows(self) -> np.ndarray:
+        """A view of a full matrix as rows."""
+        return self.buffer.reshape(self.n, self.n)
+
+    def halved(self) -> Symmetric:
+        """The matrix with its lower half stored: a copy of a full one, and any other as it is."""
+        if self.width <= BLOCK_WIDTH:
+            return self
+        half = Symmetric.empty(self.n, self.dtype.type)
+        for first, last, block in half.blocks():
+            block[:] = self.rows[first:last, first:].T
+        return half
 
     def spans(self) -> list[tuple[int, int]]:
         """The columns [first, last) of every block."""
@@ -98,6 +119,8 @@ class Symmetric:
 
     def __matmul__(self, thin: np.ndarray) -> np.ndarray:
         """A · thin, for a matrix of few columns."""
+        if self.is_full:
+            return np.asarray(self.rows @ thin)
         out = np.zeros((self.n, thin.shape[1]), dtype=thin.dtype)
         for first, last, block in self.blocks():
             out[first:] += block @ thin[first:last]

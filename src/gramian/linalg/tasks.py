@@ -19,6 +19,7 @@ from gramian.linalg.threads import BLAS
 
 Task = TypeVar("Task")
 TaskResult = TypeVar("TaskResult")
+T = TypeVar("T")
 
 
 class Runner(Protocol):
@@ -74,6 +75,14 @@ def map_ahead(work: Callable[[Task], TaskResult], tasks: Iterable[Task]) -> Iter
                     yield pending.popleft().result()
         finally:
             set_num_threads(n_threads)
+
+
+def pop_or_create(spare: deque[T], create: Callable[[], T]) -> T:
+    """Return an object that no task uses any more, or create one. Tasks append theirs to `spare` at their end."""
+    try:
+        return spare.pop()
+    except IndexError:
+        return create()
 
 
 def run_in_turn(work: Callable[[Task], object], tasks: Iterable[Task]) -> None:

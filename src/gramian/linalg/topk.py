@@ -33,6 +33,12 @@ class TopK:
         """Add the scores of the columns first, first + 1, ... The panel may be overwritten."""
         push_panel(self.scores, self.columns, np.ascontiguousarray(panel), first, self.indptr, self.indices, self.allowed)
 
+    def push_range(self, panel: np.ndarray, first: int, start: int) -> None:
+        """Add such scores for the users start, start + 1, ... alone, on this thread. Others may push for other users."""
+        users = slice(start, start + len(panel))
+        heaps, indptr = (self.scores[users], self.columns[users]), self.indptr[start : start + len(panel) + 1]
+        push_user_range(*heaps, np.ascontiguousarray(panel), first, indptr, self.indices, self.allowed)
+
     def lists(self) -> tuple[np.ndarray, np.ndarray]:
         """Sort the heaps into columns and scores, best first. A list shorter than k ends in column −1 and score −inf.
 
@@ -150,19 +156,29 @@ def insert_sorted(scores, columns, score, column):  # type: ignore[no-untyped-de
     scores[at], columns[at] = score, column
 
 
+@njit(inline="always")
+def push_row(scores, columns, row, first, hidden, allowed):  # type: ignore[no-untyped-def]
+    # Nearly all scores are below the worst one in the heap, so they are dismissed in runs, by the maximum of each run.
+    hide_columns(row, first, hidden)
+    for left in range(0, len(row), RUN_LENGTH):
+        right = min(left + RUN_LENGTH, len(row))
+        if find_largest(row, left, right) < scores[0]:
+            continue
+        for c in range(left, right):
+            if row[c] >= scores[0] and row[c] > HIDDEN_SCORE and allowed[first + c]:
+                push_heap(scores, columns, row[c], first + c)
+
+
 @njit(parallel=True, cache=True, nogil=True)
 def push_panel(scores, columns, panel, first, indptr, indices, allowed):  # type: ignore[no-untyped-def]
-    # Nearly all scores are below the worst one in the heap, so they are dismissed in runs, by the maximum of each run.
     for u in prange(panel.shape[0]):
-        row = panel[u]
-        hide_columns(row, first, indices[indptr[u] : indptr[u + 1]])
-        for left in range(0, len(row), RUN_LENGTH):
-            right = min(left + RUN_LENGTH, len(row))
-            if find_largest(row, left, right) < scores[u, 0]:
-                continue
-            for c in range(left, right):
-                if row[c] >= scores[u, 0] and row[c] > HIDDEN_SCORE and allowed[first + c]:
-                    push_heap(scores[u], columns[u], row[c], first + c)
+        push_row(scores[u], columns[u], panel[u], first, indices[indptr[u] : indptr[u + 1]], allowed)
+
+
+@njit(cache=True, nogil=True)
+def push_user_range(scores, columns, panel, first, indptr, indices, allowed):  # type: ignore[no-untyped-def]
+    for u in range(panel.shape[0]):
+        push_row(scores[u], columns[u], panel[u], first, indices[indptr[u] : indptr[u + 1]], allowed)
 
 
 @njit(parallel=True, cache=True, nogil=True)

@@ -10,39 +10,62 @@ C need not be definite: rows that are added to A have positive entries in it, an
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import get_blas_funcs
 
 from gramian.errors import Inaccurate
+from gramian.linalg.blas import subtract_product
 from gramian.linalg.gram import add_outer_product
 from gramian.linalg.product import inverse_panels
 from gramian.linalg.symmetric import Symmetric
+from gramian.linalg.tasks import task_queue
+
+COLUMNS_PER_TASK = 256  # of a block column, which are contiguous
 
 
 def update_inverse(inverse: Symmetric, rows: sp.csr_array, core: np.ndarray) -> None:
     """Turn the inverse of A into the inverse of A + Bᵀ C B, for sparse rows B and a small symmetric core C."""
-    (gemm,) = get_blas_funcs(("gemm",), dtype=inverse.dtype)
     g = np.empty((inverse.n, rows.shape[0]), inverse.dtype)
     for first, panel in inverse_panels(rows, inverse, np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)):
         g[first : first + panel.shape[1]] = panel.T
     h = rows.astype(np.float64) @ g.astype(np.float64)
     small = core @ np.linalg.inv(np.eye(len(core)) + h @ core)
     weighted = g @ ((small + small.T) / 2).astype(inverse.dtype)  # symmetric in exact arithmetic, made so after rounding
-    for first, last, block in inverse.blocks():
-        gemm(-1, weighted[first:].T, g[first:last].T, beta=1, c=block, trans_a=1, overwrite_c=1)
+
+    def update(columns: tuple[int, int, np.ndarray]) -> None:
+        first, start, values = columns
+        subtract_product(values, weighted[first:].T, g[start : start + values.shape[1]].T)
+
+    with task_queue() as run:
+        run(update, cut_columns(inverse))
+
+
+def cut_columns(matrix: Symmetric) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Yield a few columns of a block column at a time, as (first row, first column, values)."""
+    for first, last, block in matrix.blocks():
+        for start in range(first, last, COLUMNS_PER_TASK):
+            yield first, start, block[:, start - first : start - first + COLUMNS_PER_TASK]
 
 
 def pad_inverse(matrix: Symmetric, diagonal: np.ndarray) -> Symmetric:
     """Copy the matrix and append one row and column for each entry of `diagonal`, zero off the diagonal."""
     n = matrix.n
     padded = Symmetric.empty(n + len(diagonal), matrix.dtype.type, matrix.width)
+
+    def copy(columns: tuple[int, int, np.ndarray]) -> None:
+        first, start, values = columns
+        n_rows, n_columns = max(n - first, 0), min(max(n - start, 0), values.shape[1])
+        values[n_rows:] = 0
+        values[:, n_columns:] = 0
+        if n_columns:
+            values[:n_rows, :n_columns] = matrix.block(first, start + n_columns)[:, start - first :]
+
+    with task_queue() as run:
+        run(copy, cut_columns(padded))
     if len(diagonal) == 0:
-        padded.buffer[:] = matrix.buffer
         return padded
-    padded.buffer[:] = 0
-    for first, last, block in matrix.blocks():
-        padded.block(first, min(first + matrix.width, padded.n))[: n - first, : last - first] = block
     appended = np.concatenate([np.zeros(n), diagonal])
     padded.change_diagonal(lambda old, first, last: old + appended[first:last])
     return padded

@@ -78,10 +78,10 @@ class CEASE(GramRecipe):
             scorer = self.add_items(scorer, features.take(features.items[: scorer.n_items]), features)
         stacked = stack_rows(after.matrix, features.scaled(self.feature_weight).T)
         s, squares = squared_column_norms(stacked), change.rows.data.astype(np.float64) ** 2
-        inverse = update_for_users(scorer.inverse, self.coefficients, s, stacked, change, squares)
-        if inverse is None:
+        updated = update_for_users(scorer.inverse, self.coefficients, s, stacked, change, squares)
+        if updated is None:
             return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), scorer.inverse.dtype.type)  # type: ignore[return-value]
-        return weights_from_inverse(inverse, s, self.coefficients)
+        return weights_from_inverse(updated.inverse, s, self.coefficients)
 
     def add_items(self, scorer: InverseWeights, before: Features, after: Features) -> InverseWeights:
         """Border the inverse with the features of the new items."""

@@ -13,15 +13,18 @@ that of the unscaled problem, so that b only rescales rows and columns of W, and
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from gramian.core.gram import Gram, GramPowers
 from gramian.core.params import configurable, param
 from gramian.core.recipe import GramRecipe, Recipe, retry_in_float64
+from gramian.core.scorer import Scorer
 from gramian.core.updates import RowChange
 from gramian.data.interactions import Interactions
 from gramian.linalg.coefficients import Coefficients
 from gramian.linalg.inverse import invert
-from gramian.linalg.sparse import normalise_rows
+from gramian.linalg.inverse_by_users import by_users_bytes, invert_by_users, prefers_users
+from gramian.linalg.sparse import normalise_rows, squared_column_norms
 from gramian.linalg.symmetric import Symmetric
 from gramian.models.autoencoders import RDLAE
 from gramian.models.full_rank import add_penalty, update_for_users, weights_from_inverse, weights_residual
@@ -63,6 +66,27 @@ class DAN(GramRecipe):
         is_plain = self.user_power == self.item_power == 0
         return RDLAE(self.dropout, self.max_diagonal, self.l2).canonical() if is_plain else self
 
+    def fit_scorer(self, events: Interactions, dtype: type) -> Scorer:
+        if self.needs_dense_gram(events, dtype):
+            return super().fit_scorer(events, dtype)
+        self.require_binary(events.is_binary)
+        rows, penalty = self.normalised_rows(events, dtype), self.coefficients.penalty(events.popularity.astype(np.float64))
+        inverse = invert_by_users(rows, squared_column_norms(rows), penalty, dtype)
+        return self.scorer_from_inverse(inverse, events.popularity)
+
+    def needs_dense_gram(self, events: Interactions, dtype: type) -> bool:
+        rows, penalty = self.normalised_rows(events, dtype), self.coefficients.penalty(events.popularity.astype(np.float64))
+        return not prefers_users(rows, squared_column_norms(rows), penalty, dtype)
+
+    def normalised_rows(self, events: Interactions, dtype: type) -> sp.csr_array:
+        """Return diag(u)^-a · X."""
+        return normalise_rows(events.matrix, self.user_power, dtype)
+
+    def fit_bytes(self, events: Interactions, dtype: type) -> int:
+        if self.needs_dense_gram(events, dtype):
+            return super().fit_bytes(events, dtype)
+        return by_users_bytes(events.matrix, dtype) + np.dtype(dtype).itemsize * events.n_interactions
+
     def solve(self, gram: Gram, overwrite: bool) -> ScorerSum:
         return self.scorer_from_inverse(self.invert_gram(gram, overwrite), gram.catalog.popularity)
 
@@ -88,10 +112,10 @@ class DAN(GramRecipe):
         rows, changed = (normalise_rows(x, self.user_power, dtype) for x in (after.matrix, change.rows))
         s, added = popularity.astype(np.float64), np.ones(changed.nnz)
         normalised = RowChange(changed, change.signs)
-        inverse = update_for_users(weights.inverse, self.coefficients, s, rows, normalised, added)
-        if inverse is None:
+        updated = update_for_users(weights.inverse, self.coefficients, s, rows, normalised, added)
+        if updated is None:
             return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), dtype)  # type: ignore[return-value]
-        return self.scorer_from_inverse(inverse, popularity)
+        return self.scorer_from_inverse(updated.inverse, popularity)
 
     def residual(self, scorer: ScorerSum, histories: Interactions) -> float:
         """Return the residual of the inverse, as for other full-rank autoencoders."""

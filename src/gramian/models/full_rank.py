@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,7 @@ from gramian.linalg.coefficients import Coefficients
 from gramian.linalg.gram import write_gram
 from gramian.linalg.influence import ItemScore
 from gramian.linalg.inverse import TOLERANCE, check_inverse, inverse_residual, invert, pivot_size, scale_and_probe, sweep_blocks
+from gramian.linalg.inverse_by_users import by_users_bytes, invert_by_users, prefers_users
 from gramian.linalg.resumable import ResumableSweep, clear_scratch, scratch_file_bytes
 from gramian.linalg.sparse import csr_from_sorted, squared_column_norms
 from gramian.linalg.symmetric import BLOCK_WIDTH, Symmetric
@@ -40,6 +41,13 @@ class HasCoefficients(Protocol):
     def coefficients(self) -> Coefficients: ...
 
 
+class UpdatedInverse(NamedTuple):
+    """An inverse after an update, and its residual."""
+
+    inverse: Symmetric
+    residual: float
+
+
 class LinearAutoencoder(GramRecipe):
     """A model that is one inverse and one `Coefficients` object."""
 
@@ -51,6 +59,23 @@ class LinearAutoencoder(GramRecipe):
     @abstractmethod
     def coefficients(self) -> Coefficients:
         """The ten numbers that, with the Gram matrix, determine the model."""
+
+    def fit_scorer(self, events: Interactions, dtype: type) -> Scorer:
+        if self.needs_dense_gram(events, dtype):
+            return super().fit_scorer(events, dtype)
+        self.require_binary(events.is_binary)
+        s = squared_column_norms(events.matrix)
+        inverse = invert_by_users(events.matrix, s, self.coefficients.penalty(s), dtype)
+        return weights_from_inverse(inverse, s, self.coefficients)
+
+    def needs_dense_gram(self, events: Interactions, dtype: type) -> bool:
+        s = squared_column_norms(events.matrix)
+        return not prefers_users(events.matrix, s, self.coefficients.penalty(s), dtype)
+
+    def fit_bytes(self, events: Interactions, dtype: type) -> int:
+        if self.needs_dense_gram(events, dtype):
+            return super().fit_bytes(events, dtype)
+        return by_users_bytes(events.matrix, dtype)
 
     def solve(self, gram: Gram, overwrite: bool) -> InverseWeights:
         matrix = gram.matrix if overwrite else gram.matrix.copy()
@@ -90,10 +115,12 @@ class LinearAutoencoder(GramRecipe):
         self.require_binary(after.is_binary)
         s = squared_column_norms(after.matrix)
         squares = change.rows.data.astype(np.float64) ** 2
-        inverse = update_for_users(scorer.inverse, self.coefficients, s, after.matrix, change, squares)
-        if inverse is None:
+        updated = update_for_users(scorer.inverse, self.coefficients, s, after.matrix, change, squares)
+        if updated is None:
             return retry_in_float64(lambda dtype: self.fit_scorer(after, dtype), scorer.inverse.dtype.type)
-        return weights_from_inverse(inverse, s, self.coefficients)
+        weights = weights_from_inverse(updated.inverse, s, self.coefficients)
+        weights.measured = after.matrix, updated.residual
+        return weights
 
     def fade(self, scorer: InverseWeights, after: Interactions, factor: float) -> tuple[Recipe, Scorer]:
         """Divide P by factor², since S, s and the penalty are all multiplied by it."""
@@ -104,7 +131,12 @@ class LinearAutoencoder(GramRecipe):
         return faded, weights_from_inverse(inverse, squared_column_norms(after.matrix), faded.coefficients)
 
     def residual(self, scorer: InverseWeights, histories: Interactions) -> float:
-        """Return the largest entry of |P(Av) − v| for a few random v, scaled to a unit diagonal of A."""
+        """Return the largest entry of |P(Av) − v| for a few random v, scaled to a unit diagonal of A.
+
+        The update that made the scorer has measured it, if it was to these interactions.
+        """
+        if scorer.measured is not None and scorer.measured[0] is histories.matrix:
+            return scorer.measured[1]
         s = squared_column_norms(histories.matrix)
         return weights_residual(scorer, weights_from_inverse(scorer.inverse, s, self.coefficients), histories.matrix, s, self)
 
@@ -148,7 +180,7 @@ def update_for_users(
     after: sp.csr_array,
     change: RowChange,
     added_to_s: np.ndarray,
-) -> Symmetric | None:
+) -> UpdatedInverse | None:
     """Update the inverse of XᵀX + diag(slope·s + ridge) by Woodbury's identity; None where a new fit is cheaper or needed.
 
     Parameters
@@ -176,7 +208,7 @@ def update_for_users(
         update_inverse(updated, rows, core)
     residual = inverse_residual(updated, after, squared_column_norms(after), coefficients.penalty(s))
     if residual < TOLERANCE[updated.dtype]:
-        return updated
+        return UpdatedInverse(updated, residual)
     problem = f"The updated inverse has residuals of {residual:.2g}. Fitting again."
     warnings.warn(problem, PrecisionWarning, stacklevel=5)
     return None

@@ -174,7 +174,6 @@ class PrintedUpdates(ADMMUpdates):
 class IterativeEDLAE(GramRecipe):
     """Low-rank EDLAE by rounds of updates."""
 
-    needs_dense_gram = False
     remedy: ClassVar[str]  # what to do if it diverges
     n_copies: ClassVar[int] = 12  # arrays of the size of U in memory at once
 
@@ -182,6 +181,9 @@ class IterativeEDLAE(GramRecipe):
     dropout: float
     l2: float
     n_epochs: int
+
+    def needs_dense_gram(self, events: Interactions, dtype: type) -> bool:
+        return False
 
     @property
     def full_rank(self) -> EDLAE:

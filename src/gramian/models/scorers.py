@@ -18,13 +18,22 @@ from gramian.core.scorer import (
     SupportsExplanations,
     SupportsSimilarity,
     SupportsWeights,
+    VisitPanel,
     align_panels,
     require_capability,
 )
 from gramian.io.damage import require_content
 from gramian.io.sparse import load_csr, save_csr
 from gramian.linalg.memory import require_memory
-from gramian.linalg.product import dense_panels, expand_rows, inverse_panels, multiply_by_sparse, multiply_sparse, row_panels
+from gramian.linalg.product import (
+    FEW_USERS,
+    dense_panels,
+    expand,
+    inverse_panels,
+    multiply_by_sparse,
+    multiply_sparse,
+    visit_inverse_panels,
+)
 from gramian.linalg.reranking import compare_symmetric, compare_vectors
 from gramian.linalg.sparse import scale_columns
 from gramian.linalg.symmetric import PANEL, Symmetric
@@ -56,6 +65,12 @@ class SymmetricWeights(Scorer):
 
     def panels(self, histories: sp.csr_array) -> Panels:
         return inverse_panels(histories, self.matrix, self.scale, self.diagonal)
+
+    def visit_panels(self, histories: sp.csr_array, visit: VisitPanel) -> None:
+        if self.matrix.is_full or histories.shape[0] <= FEW_USERS:
+            super().visit_panels(histories, visit)
+        else:
+            visit_inverse_panels(histories, self.matrix, self.scale, self.diagonal, visit)
 
     def similar(self, item: int) -> np.ndarray:
         """Return M_ij / √(M_ii M_jj), the cosine of two items where M is a Gram matrix."""
@@ -98,11 +113,25 @@ class InverseWeights(Scorer):
 
     def __init__(self, inverse: Symmetric, factor: np.ndarray, diagonal: np.ndarray) -> None:
         self.inverse = inverse
+        self.measured: tuple[sp.csr_array, float] | None = None  # interactions, and the residual of P for them
         self.factor, self.diagonal = factor.astype(inverse.dtype), diagonal.astype(inverse.dtype)
 
     @property
     def n_items(self) -> int:
         return self.inverse.n
+
+    @property
+    def full_bytes(self) -> int:
+        """The memory that the full P takes."""
+        return self.n_items**2 * self.inverse.dtype.itemsize
+
+    def expand(self, n_threads: int = 1) -> InverseWeights:
+        """Return the same weights with the full P in memory: twice the bytes, and many times faster for a few users."""
+        return InverseWeights(expand(self.inverse, n_threads), self.factor, self.diagonal)
+
+    def compact(self) -> InverseWeights:
+        """Return the same weights with half of P, which is what is saved."""
+        return InverseWeights(self.inverse.halved(), self.factor, self.diagonal)
 
     @property
     def symmetric(self) -> SymmetricWeights:
@@ -111,6 +140,9 @@ class InverseWeights(Scorer):
 
     def panels(self, histories: sp.csr_array) -> Panels:
         return self.symmetric.panels(histories)
+
+    def visit_panels(self, histories: sp.csr_array, visit: VisitPanel) -> None:
+        self.symmetric.visit_panels(histories, visit)
 
     def similar(self, item: int) -> np.ndarray:
         """Return −P_ij / √(P_ii P_jj), the partial correlation: how two items go together when all others are held fixed."""
@@ -159,59 +191,6 @@ def _load_symmetric(
     require_content({scale.shape, diagonal.shape} == {(matrix.n,)}, "a factor and a diagonal entry for every item")
     require_content(scale.dtype == diagonal.dtype == matrix.dtype, "factors and diagonal in the matrix' precision")
     return matrix, scale, diagonal
-
-
-class DenseWeights(Scorer):
-    """An item-item model with W itself in memory, row by row: twice the bytes, and many times faster for a few users.
-
-    A service holds one instead of an `InverseWeights`; it is saved as that.
-    """
-
-    name = InverseWeights.name
-
-    def __init__(self, weights: InverseWeights, rows: np.ndarray) -> None:
-        self.inverse_weights, self.rows = weights, rows
-
-    @property
-    def n_items(self) -> int:
-        return self.inverse_weights.n_items
-
-    @property
-    def inverse(self) -> Symmetric:
-        """P, from which W was expanded."""
-        return self.inverse_weights.inverse
-
-    @staticmethod
-    def n_bytes(weights: InverseWeights) -> int:
-        """Return the memory that W takes."""
-        return weights.n_items**2 * weights.inverse.dtype.itemsize
-
-    @staticmethod
-    def expand(weights: InverseWeights, out: np.ndarray | None = None, n_threads: int = 1) -> DenseWeights:
-        """Compute W, into `out` if it is given. Other threads can score meanwhile."""
-        return DenseWeights(weights, expand_rows(weights.inverse, -weights.factor, weights.diagonal, out, n_threads))
-
-    def panels(self, histories: sp.csr_array) -> Panels:
-        return row_panels(histories, self.rows)
-
-    def similar(self, item: int) -> np.ndarray:
-        return self.inverse_weights.similar(item)
-
-    def similarities(self, lists: np.ndarray) -> np.ndarray:
-        return self.inverse_weights.similarities(lists)
-
-    def contributions(self, history: np.ndarray, values: np.ndarray, item: int) -> np.ndarray:
-        return self.inverse_weights.contributions(history, values, item)
-
-    def weights(self) -> np.ndarray:
-        return self.rows
-
-    def save(self) -> SavedScorer:
-        return self.inverse_weights.save()
-
-    @staticmethod
-    def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> InverseWeights:
-        return InverseWeights.load(facts, arrays)
 
 
 class LowRankWeights(Scorer):

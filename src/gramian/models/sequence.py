@@ -202,7 +202,8 @@ class SequenceWeights(Scorer):
         return len(self.rows)
 
     def panels(self, histories: sp.csr_array) -> Panels:
-        return row_panels(histories, self.rows)
+        n, dtype = self.n_items, self.rows.dtype
+        return row_panels(histories, self.rows, np.ones(n, dtype), np.zeros(n, dtype))
 
     def similar(self, item: int) -> np.ndarray:
         """Return W_ij, how much this item speaks for each other item to follow."""

@@ -199,7 +199,8 @@ class VLAE(SingularShrinkage):
 class InducedRank(GramRecipe):
     """Lowers all singular values by one number μ that depends on them, and so chooses its own rank."""
 
-    needs_dense_gram = False
+    def needs_dense_gram(self, events: Interactions, dtype: type) -> bool:
+        return False
 
     @abstractmethod
     def threshold(self, sums: np.ndarray, d: np.ndarray) -> np.ndarray:

@@ -22,9 +22,10 @@ GramSource = Interactions | Gram  # X itself, or its Gram matrix where only that
 class SpectralRecipe(GramRecipe):
     """A low-rank model from one decomposition."""
 
-    needs_dense_gram = False
-
     rank: int
+
+    def needs_dense_gram(self, events: Interactions, dtype: type) -> bool:
+        return False
 
     @property
     @abstractmethod

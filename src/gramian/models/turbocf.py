@@ -29,7 +29,6 @@ FILTERS = {1: (0, 1), 2: (0, 2, -1), 3: (0, 0.71, 0.1, -0.01)}  # powers of P
 class TurboCF(GramRecipe):
     """Graph filter: a polynomial of the item graph, whose weights are raised to a power   (Park et al. 2024)."""
 
-    needs_dense_gram = False
     needs_binary = True  # degrees are counts
 
     user_power: float = param(
@@ -55,17 +54,16 @@ class TurboCF(GramRecipe):
         return filter_scorer(matrix, self.transfer)
 
     def fit_scorer(self, events: Interactions, dtype: type) -> Scorer:
-        if self.needs_matrix(events):
+        if self.needs_dense_gram(events, dtype):
             return super().fit_scorer(events, dtype)
         self.require_binary(events.is_binary)
         return filter_scorer(normalised_gram(events, self.gram_powers, dtype), self.transfer)
 
-    def needs_matrix(self, events: Interactions) -> bool:
-        """Whether the weights between all items are computed."""
+    def needs_dense_gram(self, events: Interactions, dtype: type) -> bool:
         return self.power != 1 or prefers_dense(events)
 
     def fit_bytes(self, events: Interactions, dtype: type) -> int:
-        if not self.needs_matrix(events):
+        if not self.needs_dense_gram(events, dtype):
             return filter_bytes(events, dtype, self.order)
         second = stored_size(events.n_items) if self.order > 1 else 0
         return (stored_size(events.n_items) + second) * np.dtype(dtype).itemsize + 8 * events.n_interactions

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,11 +21,11 @@ from gramian.core.ranking import Exclusions
 from gramian.core.recommender import Recommender
 from gramian.core.reranking import Move, Reranker, Reranking
 from gramian.core.results import Recommendations
-from gramian.core.scorer import ExplainsKinds, Scorer, SupportsSimilarity
+from gramian.core.scorer import ExplainsKinds, SupportsSimilarity
 from gramian.data.ids import Index
 from gramian.errors import InvalidInput
 from gramian.linalg.memory import available_bytes
-from gramian.models.scorers import DenseWeights, InverseWeights
+from gramian.models.scorers import InverseWeights
 from gramian.rerank import MMR, Calibration, MaxPerTag, PopularityPenalty, ReservedSlots
 from gramian.service.json_ids import JsonId, JsonIds
 
@@ -245,7 +245,7 @@ class ServedModel:
         """Return the training users and events that carry the score of an item."""
         item, history = self.items.find(request.item), self._history(request)
         with one_core_lock():
-            found = stored_model(self.model).influence(history, item, request.limit)
+            found = self.model.influence(history, item, request.limit)
         users = [{"user": self.users.encode([user])[0], "value": value} for user, value in found.users.items()]
         events = [
             {"user": self.users.encode([user])[0], "item": self.items.encode([other])[0], "value": value}
@@ -347,25 +347,11 @@ class ServedModel:
         """Do the same for a slice of a batch."""
         self.warm_up(users_per_slice(len(self.catalog)))
 
-    def expand_weights(self) -> None:
+    def expand_weights(self, n_threads: int = 1) -> None:
         """Hold the full matrix of an item-item model where memory allows it: its stored half is slow for single users."""
-        if is_expandable(self.model.scorer):
-            self.model = with_scorer(self.model, DenseWeights.expand(self.model.scorer))
-
-
-def is_expandable(scorer: Scorer) -> TypeGuard[InverseWeights]:
-    """Return whether a scorer is half of an item-item matrix, and the memory for the full matrix is free."""
-    return type(scorer) is InverseWeights and DenseWeights.n_bytes(scorer) <= available_bytes() / 2
-
-
-def with_scorer(model: Recommender, scorer: Scorer) -> Recommender:
-    """Return a model with another form of its scorer."""
-    return Recommender(scorer, model.recipe, model.catalog, model.histories, model.card, model.log_position)
-
-
-def stored_model(model: Recommender) -> Recommender:
-    """Return a model with the scorer that is saved and updated, in place of the dense weights that a service holds."""
-    return with_scorer(model, model.scorer.inverse_weights) if isinstance(model.scorer, DenseWeights) else model
+        scorer = self.model.scorer
+        if type(scorer) is InverseWeights and not scorer.inverse.is_full and scorer.full_bytes <= available_bytes() / 2:
+            self.model = self.model.with_scorer(scorer.expand(n_threads))
 
 
 def one_core_lock() -> AbstractContextManager[Any]:

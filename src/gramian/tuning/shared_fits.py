@@ -190,11 +190,11 @@ class SharedFits:
     def fit_normalised(self, members: Sequence[DAN]) -> Iterator[SharedFit]:
         """Invert once for recipes that differ in item_power and max_diagonal, and multiply once for each item_power."""
         try:
-            scorer = retry_in_float64(lambda dtype: self.solve(members[0], dtype), self.dtype)
+            scorer = self.fit_scorer(members[0])
         except (InvalidInput, Inaccurate) as error:
             warnings.warn(f"{members[0]} and recipes with the same inverse are left out: {error}", stacklevel=2)
             return
-        inverse = scorer.scorers[0].inverse
+        inverse = scorer.scorers[0].inverse  # type: ignore[attr-defined]
         minus_one, zero = -np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)
         by_power: dict[float, list[DAN]] = {}
         for recipe in members:
@@ -239,14 +239,14 @@ class SharedFits:
 
     def fit_scorer(self, recipe: Recipe) -> Scorer:
         """Fit a recipe that shares at most the Gram."""
-        if isinstance(recipe, GramRecipe) and recipe.needs_dense_gram:
+        if isinstance(recipe, GramRecipe) and recipe.needs_dense_gram(self.train, self.dtype):
             return retry_in_float64(lambda dtype: self.solve(recipe, dtype), self.dtype)
         return retry_in_float64(lambda dtype: recipe.fit_scorer(self.train, dtype), self.dtype)
 
     def fit_by_inverse(self, members: Sequence[LinearAutoencoder]) -> Iterator[SharedFit]:
         """Invert once for recipes of one penalty, or warn where the inverse does not exist."""
         try:
-            scorer = retry_in_float64(lambda dtype: self.solve(members[0], dtype), self.dtype)
+            scorer = self.fit_scorer(members[0])
         except Inaccurate as error:
             warnings.warn(f"{members[0]} and recipes with the same inverse are left out: {error}", stacklevel=2)
             return
@@ -284,10 +284,12 @@ class SharedFits:
     def shared_spectrum(self, ridges: Ridges) -> Spectrum | None:
         """Return the eigendecomposition that serves all ridges of a slope, if it is cheaper, fits and is accurate enough."""
         n, itemsize = self.train.n_items, np.dtype(self.dtype).itemsize
-        least = ridges[min(ridges)][0].coefficients
+        recipe = ridges[min(ridges)][0]
+        least = recipe.coefficients
         diagonal = (1 + least.slope) * self.squared_norms
         is_definite = (diagonal + least.ridge).min() > 0
-        is_cheaper = is_decomposition_cheaper(len(ridges), self.n_users, n)
+        inverts_items = recipe.needs_dense_gram(self.train, self.dtype)
+        is_cheaper = inverts_items and is_decomposition_cheaper(len(ridges), self.n_users, n)
         if not (is_definite and is_cheaper and spectrum_bytes(n, itemsize) < available_bytes()):
             return None
         matrix = Gram.of(self.train, self.dtype).matrix
