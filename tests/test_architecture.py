@@ -75,9 +75,21 @@ def test_importing_the_library_loads_no_optional_wing():
         "duckdb",
         "sqlalchemy",
     }
-    code = f"import sys, gramian; print(*sorted({wings!r} & set(sys.modules)))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert loaded.stdout.split() == []
+    assert modules_loaded_by("import gramian; list(gramian.MODELS); gramian.read") & wings == set()
+
+
+def modules_loaded_by(code):
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    return set(run.stdout.split())
+
+
+def test_importing_the_library_loads_nothing_that_is_not_used():
+    loaded = modules_loaded_by("import gramian")
+    assert {name for name in loaded if name.startswith("gramian")} == {"gramian"}
+    assert loaded & {"numpy", "scipy", "numba", "polars"} == set()
+    assert "gramian.gradient" not in modules_loaded_by("import gramian; gramian.EASE; gramian.read; gramian.evaluate")
 
 
 def test_importing_the_library_says_and_does_nothing():
@@ -119,22 +131,24 @@ PUBLIC = {
     "auto", "compare", "datasets", "describe", "epoch_path", "equivalent", "errors", "evaluate", "evaluate_by_popularity",
     "gradient", "leave_one_user_out", "load", "rank_path", "read", "register", "rerank", "retrain", "split", "tune",
 }  # fmt: skip
-INTERNAL = {"version", "load_model"}  # imported to be used in an __init__.py
 
 
 def test_public_names_are_these():
-    public = {name for name, value in vars(gr).items() if not name.startswith("_") and name not in INTERNAL}
+    public = {name for name in dir(gr) if not name.startswith("_")}
     modules = {name for name in public if isinstance(getattr(gr, name), ModuleType)}
     assert public - (modules - PUBLIC) == PUBLIC
     assert gr.__version__
+    with pytest.raises(AttributeError, match="no attribute 'Eaes'"):
+        gr.Eaes  # noqa: B018
 
 
 def public_objects():
     for space in (gr, gr.gradient, gr.datasets, gr.split):
-        for name, value in vars(space).items():
+        for name in dir(space):
+            value = getattr(space, name)
             home = getattr(value, "__module__", "")
             is_ours = home.startswith("gramian") if space in (gr, gr.gradient) else home == space.__name__
-            is_internal = name.startswith(("_", "mark_", "count_", "parse_")) or name in INTERNAL | {"register"}
+            is_internal = name.startswith(("_", "mark_", "count_", "parse_")) or name == "register"
             if callable(value) and is_ours and not is_internal:
                 yield f"{space.__name__}.{name}", value
 

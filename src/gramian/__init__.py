@@ -1,64 +1,45 @@
-"""Gramian: linear recommenders from implicit feedback. One Gram matrix, every model."""
+"""Gramian: linear recommenders from implicit feedback. One Gram matrix, every model.
 
-from importlib.metadata import version
+The public names are those of `__init__.pyi`. The module of a name is imported when the name is first used, so that the package
+is imported at once, and a program loads only what it uses.
+"""
+
+import ast as _ast
+from functools import cache as _cache
+from importlib import import_module as _import_module
+from importlib.metadata import version as _version
+from pathlib import Path as _Path
+from types import ModuleType as _ModuleType
 from typing import Any as _Any
 
-from gramian import errors as errors
-from gramian import gradient as gradient
-from gramian import rerank as rerank
-from gramian.core.gram import Gram as Gram
-from gramian.core.missing import HistoryChange as HistoryChange
-from gramian.core.missing import MissingExplanation as MissingExplanation
-from gramian.core.recipe import equivalent as equivalent
-from gramian.core.recommender import Recommender as Recommender
-from gramian.core.recommender import load_model
-from gramian.core.registry import MODELS as MODELS
-from gramian.core.registry import register as register
-from gramian.core.results import Explanation as Explanation
-from gramian.core.results import Influence as Influence
-from gramian.core.results import Recommendations as Recommendations
-from gramian.data import datasets as datasets
-from gramian.data import split as split
-from gramian.data.catalog import Catalog as Catalog
-from gramian.data.features import Features as Features
-from gramian.data.interactions import Interactions as Interactions
-from gramian.data.profile import Profile as Profile
-from gramian.data.profile import describe as describe
-from gramian.data.read import read as read
-from gramian.data.split import Split as Split
-from gramian.evaluation.breakdown import evaluate_by_popularity as evaluate_by_popularity
-from gramian.evaluation.comparison import ModelComparison as ModelComparison
-from gramian.evaluation.comparison import compare as compare
-from gramian.evaluation.evaluate import evaluate as evaluate
-from gramian.evaluation.leave_one_user_out import leave_one_user_out as leave_one_user_out
-from gramian.evaluation.metrics import Metric as Metric
-from gramian.evaluation.report import Report as Report
-from gramian.models import *  # noqa: F403
-from gramian.selection.auto import Selection as Selection
-from gramian.selection.auto import auto as auto
-from gramian.selection.retraining import Retraining as Retraining
-from gramian.selection.retraining import retrain as retrain
-from gramian.tuning.epoch_path import EpochPath as EpochPath
-from gramian.tuning.epoch_path import epoch_path as epoch_path
-from gramian.tuning.rank_path import RankPath as RankPath
-from gramian.tuning.rank_path import rank_path as rank_path
-from gramian.tuning.search import Search as Search
-from gramian.tuning.search import tune as tune
+__version__ = _version("gramian")
 
-__version__ = version("gramian")
-load = load_model
+
+@_cache
+def _homes() -> dict[str, tuple[str, str]]:
+    """Return the module of each public name, and its name there; "*" is the module with all models."""
+    stub = _ast.parse(_Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    imports = [node for node in stub.body if isinstance(node, _ast.ImportFrom)]
+    homes = {alias.name: (str(node.module), alias.name) for node in imports for alias in node.names}
+    return homes | {"load": homes.pop("load_model")}
 
 
 def __getattr__(name: str) -> _Any:
-    """Import `gramian.spark` when it is first used: it needs PySpark."""
-    if name != "spark":
+    if name.startswith("_"):  # which tools ask for: nothing is imported to say no
         raise AttributeError(f"module 'gramian' has no attribute {name!r}")
+    home, name_there = _homes().get(name, (_homes()["*"][0], name))
+    module = _import_module(home)
     try:
-        import gramian.spark  # noqa: PLC0415  (`from gramian import spark` would call this function again)
+        value = vars(module)[name_there] if name_there in vars(module) else _import_module(f"{home}.{name_there}")
     except ModuleNotFoundError as error:
-        if error.name not in ("pyspark", "pyarrow"):
+        if error.name != f"{home}.{name_there}":
             raise
-        from gramian.validation import format_install_advice  # noqa: PLC0415
+        raise AttributeError(f"module 'gramian' has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
 
-        raise errors.NotSupported("PySpark, to work on a cluster", "no such package", format_install_advice("spark")) from None
-    return gramian.spark
+
+def __dir__() -> list[str]:
+    public = vars(_import_module(_homes()["*"][0])).items()
+    models = {name for name, value in public if not name.startswith("_") and not isinstance(value, _ModuleType)}
+    return sorted(set(globals()) | set(_homes()) - {"*"} | models)

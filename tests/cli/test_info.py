@@ -1,4 +1,4 @@
-"""`gramian demo`, `models` and `datasets`, and models of plugins."""
+"""`gramian demo`, `models`, `datasets` and `warm-up`, and models of plugins."""
 
 import inspect
 import json
@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import gramian as gr
-from command_line import ok
+from command_line import gramian, ok
 
 
 def test_models_are_listed_in_one_line_each_and_explained():
@@ -93,3 +93,23 @@ def test_demo_in_json(monkeypatch):
     found = json.loads(ok("demo", "--json"))
     assert [row["recipe"]["name"] for row in found["models"]] == ["Popularity", "EASE", "DLAE", "EDLAE", "DEQL"]
     assert found["recommendations"][0]["title"].startswith("Star Wars: Episode VI")
+
+
+def test_after_a_warm_up_a_fit_compiles_nothing(tmp_path, csv):
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kernels")}
+
+    def run(*words):
+        command = [sys.executable, "-c", "from gramian.cli.main import run; run()", *map(str, words)]
+        subprocess.run(command, check=True, env=environment, capture_output=True)
+        return sorted(path.name for path in (tmp_path / "kernels").rglob("*.nbc"))
+
+    compiled = run("warm-up", "popularity", "rg2")
+    assert compiled
+    assert run("fit", csv, "--model", "rg2(rank=4)", "--out", tmp_path / "m") == compiled
+    assert run("fit", csv, "--model", "popularity", "--out", tmp_path / "n") == compiled
+
+
+def test_a_warm_up_of_no_model_names_those_there_are():
+    run = gramian("warm-up", "eas")
+    assert run.returncode == 2
+    assert "Close: ease" in run.stderr

@@ -32,7 +32,7 @@ COMMANDS = [
     "ranks",
     "epochs",
 ]
-COMMANDS += ["benchmark", "report", "serve", "mcp", "verify", "datasets"]
+COMMANDS += ["benchmark", "report", "serve", "mcp", "verify", "datasets", "warm-up"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -29,6 +29,7 @@ from gramian.cli.options import (
 from gramian.cli.render import note, out, plain_table, print_json, print_next_command, print_paragraph, print_text, replace_nan
 from gramian.core.recommender import load_model
 from gramian.data.profile import Profile
+from gramian.data.summary import format_count
 from gramian.errors import GramianError, NotSupported
 from gramian.evaluation.comparison import SIGNIFICANCE
 from gramian.evaluation.metrics import parse_metric
@@ -251,7 +252,7 @@ def selection_leaderboard(selection: Selection) -> Group:
     ]
     table = leaderboard(rows, drop, highlight=selection.comparison.winner is not None)
     tied = selection.comparison.tied
-    hint = f"p: paired t-test on {metric} against the best, corrected for {len(rows) - 1} comparisons (Holm). "
+    hint = f"p: paired t-test on {metric} against the best, corrected for {format_count(len(rows) - 1, 'comparison')} (Holm). "
     hint += (
         f"Statistically tied (p ≥ {SIGNIFICANCE}): {', '.join(tied)}." if len(tied) > 1 else "The best is significantly better."
     )

@@ -25,6 +25,7 @@ from gramian.cli.recommend import explain_command, factors_command, missing_comm
 from gramian.cli.render import COMPILE_WATCH, note, out, print_text
 from gramian.cli.serve import serve_command
 from gramian.cli.verify import verify_command
+from gramian.cli.warm_up import warm_up_command
 from gramian.core.registry import load_plugins
 from gramian.errors import GramianError
 from gramian.progress import DISPLAY
@@ -61,6 +62,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], str]] = {  # name → function an
     "mcp": (mcp_command, "gramian mcp my-model"),
     "verify": (verify_command, "gramian verify receipt.json my-model --user 17"),
     "datasets": (datasets_command, "gramian datasets"),
+    "warm-up": (warm_up_command, "gramian warm-up edlae ials"),
 }
 
 

@@ -22,24 +22,33 @@ from typing import Any, TypeVar
 from gramian.errors import InvalidInput, MissingFile, NotRegistered
 
 PLUGIN_GROUP, PLUGIN_VARIABLE = "gramian.plugins", "GRAMIAN_PLUGINS"
+# Imported when a name is asked for that is not registered yet, as plugins are: no layer imports those above it.
+OWN_MODULES = ("gramian.models", "gramian.gradient", "gramian.evaluation.metrics", "gramian.rerank")
 E = TypeVar("E")
 R = TypeVar("R")
 
 
 class Registry(Mapping[str, E]):
-    """The registered entries of one kind, by name. `find` ignores case and loads plugins for a name it does not know."""
+    """The registered entries of one kind, by name. `find` ignores case and loads plugins for a name it does not know.
+
+    The modules of this package that register something are imported when they are first needed.
+    """
 
     def __init__(self, kind: str, example: str | None = None) -> None:
         self.kind, self.example = kind, example
         self._entries: dict[str, E] = {}
 
     def __getitem__(self, name: str) -> E:
+        if name not in self._entries:
+            load_own_modules()
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
+        load_own_modules()
         return iter(self._entries)
 
     def __len__(self) -> int:
+        load_own_modules()
         return len(self._entries)
 
     def __repr__(self) -> str:
@@ -58,8 +67,9 @@ class Registry(Mapping[str, E]):
 
     def find(self, name: str) -> E:
         """Return an entry by its name in any case, or raise `NotRegistered`."""
-        if name.lower() not in map(str.lower, self._entries):
-            load_plugins()
+        for load in (load_own_modules, load_plugins):
+            if name.lower() not in map(str.lower, self._entries):
+                load()
         by_name = {known.lower(): entry for known, entry in self._entries.items()}
         if name.lower() not in by_name:
             close = ", ".join(difflib.get_close_matches(name.lower(), by_name, n=3, cutoff=0.5))
@@ -91,8 +101,17 @@ def register(entry: R) -> R:
     registry = getattr(entry, "registry", None)
     if not isinstance(registry, Registry):
         raise InvalidInput("a model, scorer, loss or re-ranker class, or a metric", repr(entry), "Subclass one of them")
+    if not _origin(entry).startswith("gramian."):
+        load_own_modules()  # so that the names of this package are taken
     registry.add(getattr(entry, "name", None) or entry.__name__, entry)  # type: ignore[attr-defined]
     return entry
+
+
+@cache
+def load_own_modules() -> None:
+    """Import the modules of this package that register something, once."""
+    for name in OWN_MODULES:
+        importlib.import_module(name)
 
 
 @cache

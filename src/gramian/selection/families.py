@@ -27,6 +27,7 @@ from gramian.models.rg import RG2
 from gramian.models.sgfcf import SGFCF
 from gramian.models.shrinkage import LRR, VLAE, RegularizedPCA
 from gramian.models.slim import SLIM
+from gramian.models.sparse_edlae import SparseEDLAE
 from gramian.models.turbocf import TurboCF
 
 Point = tuple[float, ...]  # the position on each axis, in steps from its start
@@ -188,5 +189,6 @@ FAMILIES = (  # in the order in which they are tried: what is fast and usually g
         {"sharpness": (0.75, 1.5), "high_pass": (0, 0.5), "offset": (10,)},
     ),
     ModelFamily("low-rank autoencoder", (LowRankDLAE, LowRankEDLAE), (DROPOUT, L2), ((0, 0),), {"rank": RANKS}, is_dense=True),
+    ModelFamily("sparse autoencoder", (SparseEDLAE,), (DROPOUT, L2, NEIGHBOURS), ((0, 0, 0), (2, -1, 0))),
     ModelFamily("SLIM", (SLIM,), (Axis("l1", 10.0, 3.0, 0.01, 1000.0), L2), ((0, 0),), is_dense=True),
 )

@@ -82,7 +82,8 @@ def choose_protocol(events: Interactions, seed: int = 0) -> Protocol:
     except InvalidInput:  # nobody has events on both sides
         n_users = 0
     if n_users < MIN_TEMPORAL_USERS:
-        reason = f"only {format_count(n_users, 'user')} have events before and after the cutoff of a split by time"
+        verb = "has" if n_users == 1 else "have"
+        reason = f"only {format_count(n_users, 'user')} {verb} events before and after the cutoff of a split by time"
         reason += ", so that figures may be too high, because later events of other users are known"
         return _strong_protocol(events, reason, seed)
     reason = "the events have times, and a random split would learn from events later than those it predicts"

@@ -4,6 +4,7 @@ There is no second implementation of the mathematics: the cluster sums the Gram 
 least squares, and maps batch recommendation.
 """
 
+from gramian.spark import requirement as _requirement  # noqa: F401  (first: it says what to install)
 from gramian.spark.batch import recommend as recommend
 from gramian.spark.events import SparkInteractions as SparkInteractions
 from gramian.spark.events import interactions as interactions
