@@ -1,5 +1,7 @@
-"""Five models of MovieLens behind one server."""
+"""Five models of MovieLens behind one server, and interactions to follow through files."""
 
+import numpy as np
+import polars as pl
 import pytest
 
 import gramian as gr
@@ -11,6 +13,14 @@ from service.helpers import run_app
 def events():
     movies = gr.datasets.load("movielens", min_value=4).k_core(25)
     return movies.with_titles(dict(zip(movies.items.tolist(), movies.titles, strict=True)) | {1: "Amélie <b>of</b> Montmartre"})
+
+
+@pytest.fixture(scope="session")
+def texts():
+    """Interactions with ids that are easy to find in a file."""
+    rng = np.random.default_rng(0)
+    rows = [(f"person-{u:03}", f"item-{i:02}") for u in range(90) for i in rng.choice(30, 6, replace=False)]
+    return gr.Interactions.of(pl.DataFrame({"user": [u for u, _ in rows], "item": [i for _, i in rows]}))
 
 
 @pytest.fixture(scope="session")

@@ -23,14 +23,6 @@ WRITE_TOKEN = "write-token-of-32-characters-001"
 pytestmark = pytest.mark.filterwarnings("ignore::gramian.errors.RefitWarning")
 
 
-@pytest.fixture(scope="module")
-def texts():
-    """Interactions with ids that are easy to find in a file."""
-    rng = np.random.default_rng(0)
-    rows = [(f"person-{u:03}", f"item-{i:02}") for u in range(90) for i in rng.choice(30, 6, replace=False)]
-    return gr.Interactions.of(pl.DataFrame({"user": [u for u, _ in rows], "item": [i for _, i in rows]}))
-
-
 @pytest.fixture
 def folder(texts, tmp_path):
     gr.EASE(l2=5).fit(texts).save(tmp_path / "ease")

@@ -8,7 +8,6 @@ from gramian.core.recommender import Recommender
 from gramian.data.synthetic import clustered
 from gramian.experiments.experiment import find_experiment
 from gramian.experiments.runner import Benchmark
-from gramian.models.scorers import DenseWeights
 from gramian.service.app import create_app
 from gramian.service.model_card import build_model_card
 from gramian.service.served_model import ServedModel, fold_text
@@ -85,9 +84,9 @@ def test_words_are_found_without_case_and_accents():
 
 def test_expanded_weights_give_the_same_scores(models):
     stored = models["edlae"].scorer
-    expanded = DenseWeights.expand(stored)
+    expanded = stored.expand()
     histories = models["edlae"].histories.matrix[:70]
-    assert np.array_equal(expanded.rows, stored.weights())
+    assert np.array_equal(expanded.weights(), stored.weights())
     for n in (1, 70):
         scores = np.hstack([panel.copy() for _, panel in expanded.panels(histories[:n])])
         assert np.allclose(scores, histories[:n] @ stored.weights(), atol=1e-5)

@@ -23,6 +23,7 @@ import gramian as gr
 from gramian.cli import serve
 from gramian.core.receipts import verify_receipt
 from gramian.errors import InvalidInput, NotSupported
+from gramian.models.scorers import InverseWeights
 from gramian.service.middleware.access import Tokens
 from gramian.service.served_model import ServedModel
 from gramian.service.shared_models import map_model, share_model
@@ -33,13 +34,6 @@ from service.helpers import TIMEOUT, expect_error, expect_ok, wait_until
 
 N_ASKED = 12  # connections, which the system spreads over two workers at random
 K = 5
-
-
-@pytest.fixture(scope="module")
-def texts():
-    rng = np.random.default_rng(0)
-    rows = [(f"person-{u:03}", f"item-{i:02}") for u in range(90) for i in rng.choice(30, 6, replace=False)]
-    return gr.Interactions.of(pl.DataFrame({"user": [u for u, _ in rows], "item": [i for _, i in rows]}))
 
 
 @pytest.fixture
@@ -99,7 +93,7 @@ def run_command(*words):
 
 
 def count_mapped_files(process):
-    """Count the files in memory that a process maps: one for the arrays of an item-item model, and one for its full matrix."""
+    """Count the files in memory that a process maps: one for the full matrix of an item-item model."""
     lines = Path(f"/proc/{process.pid}/maps").read_text().splitlines()
     return len({line.split()[4] for line in lines if "/memfd:" in line})
 
@@ -135,7 +129,7 @@ def test_workers_serve_one_model_and_change_it_in_step(folder, texts, tmp_path):
         assert [row["item"] for row in answer["items"]] == gr.load(folder).recommend(["person-003"], k=K).items[0]
 
         assert len(service.workers()) == 2
-        wait_until(lambda: all(count_mapped_files(worker) == 2 for worker in service.workers()))  # of the newest models alone
+        wait_until(lambda: all(count_mapped_files(worker) == 1 for worker in service.workers()))  # of the newest model alone
 
         metrics = service.ask("GET", "/metrics").text
         counts = re.findall(r'gramian_requests_total\{route="/recommend",status="\d+"\} (\d+)', metrics)
@@ -232,7 +226,7 @@ class FakeWorker(threading.Thread):
     def __init__(self, registry, error=None, n_messages=None):
         super().__init__(daemon=True)
         ours, self.line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.error, self.n_messages, self.verbs = error, n_messages, []
+        self.error_of, self.n_messages, self.verbs = {"load": error, "serve": error, "release": error}, n_messages, []
         self.process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
         self.line.send(str(self.process.pid).encode())
         self.start()
@@ -248,7 +242,7 @@ class FakeWorker(threading.Thread):
             self.verbs.append(json.loads(content)["do"])
             if self.verbs[-1] != "start":
                 is_new = "start" in self.verbs
-                self.line.send(json.dumps({"error": self.error if is_new else None}).encode())
+                self.line.send(json.dumps({"error": self.error_of[self.verbs[-1]] if is_new else None}).encode())
         self.line.close()
 
     def stop(self):
@@ -284,11 +278,27 @@ def test_a_worker_that_does_not_answer_is_stopped(registry):
     registry.prepare(new)
     registry.publish(new)
     assert registry.models["ease"] is new
-    assert fine.verbs == ["load", "serve", "start", "load", "serve"]
+    assert fine.verbs == ["load", "serve", "start", "load", "serve", "release"]
     assert silent.process.wait(TIMEOUT) == -signal.SIGKILL
     assert [channel.pid for channel in registry.channels] == [fine.process.pid]
     silent.stop()
     fine.stop()
+
+
+def test_the_memory_of_a_model_that_a_worker_still_reads_is_not_used_again(registry):
+    slow, memory = FakeWorker(registry), registry.memories["ease"]
+    long_request = "a request that takes long reads the old model"
+    for error, n_spare in ((None, 0), (long_request, 0), (None, 1)):  # the fixture refers to the first model
+        current = registry.models["ease"].model
+        copy = InverseWeights(current.scorer.inverse.copy(), current.scorer.factor, current.scorer.diagonal)
+        new = ServedModel("ease", current.with_scorer(copy))
+        del current
+        registry.prepare(new)
+        slow.error_of["release"] = error
+        registry.publish(new)
+        del new
+        assert len(memory.spare) == n_spare
+    slow.stop()
 
 
 def test_a_worker_that_comes_between_the_two_steps_gets_the_new_model_too(registry):
@@ -296,5 +306,5 @@ def test_a_worker_that_comes_between_the_two_steps_gets_the_new_model_too(regist
     registry.prepare(new)
     late = FakeWorker(registry)
     registry.publish(new)
-    assert late.verbs == ["load", "serve", "start", "load", "serve"]
+    assert late.verbs == ["load", "serve", "start", "load", "serve", "release"]
     late.stop()

@@ -1,16 +1,19 @@
 """Receipts for forgetting: what was removed from a saved model, in a form that can be checked without the service.
 
 A receipt has no user ids, only salted hashes of them: whoever knows an id can check that it was removed, and the receipt alone
-does not tell who it was. It names the model before and after by the hashes of their manifests, which hold the hashes of
-all files. The residual says how far the updated model is from a new fit: the largest entry of |P(Av) − v| for random v, where
-A is the matrix of the remaining interactions and P its inverse in the model. A fit must meet the same bound.
+does not tell who it was. It names the model before and after by hashes of what it is a function of: the recipe, the users and
+their interactions. So it holds for a folder without fitted arrays, which is all that is written before the receipt of a large
+model is sent, and for the complete folder that follows. The residual says how far the updated model is from a new fit: the
+largest entry of |P(Av) − v| for random v, where A is the matrix of the remaining interactions and P its inverse in the model. A
+fit must meet the same bound.
 """
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +25,6 @@ from gramian.core.recommender import Recommender, load_model
 from gramian.core.updates import SupportsVerification
 from gramian.errors import DamagedFile, InvalidInput, NotSupported
 from gramian.io.ids import encode_ids
-from gramian.io.manifest import MANIFEST
 from gramian.io.regular_file import open_regular_file, read_at_most
 from gramian.linalg.inverse import TOLERANCE
 
@@ -39,10 +41,10 @@ def hash_user(user: Any, salt: str) -> str:
     return sha256(f"{salt} {json.dumps(encode_ids([user]), sort_keys=True)}".encode()).hexdigest()
 
 
-def hash_folder(folder: str | Path) -> str:
-    """Return the hash of a saved model: of its manifest, which has the hashes of the other files."""
-    with open_regular_file(Path(folder) / MANIFEST) as file:
-        return sha256(read_at_most(file, MAX_RECEIPT_BYTES * 16)).hexdigest()
+def hash_model(model: Recommender) -> str:
+    """Return a hash of what determines a model: its recipe, its users and items, and their interactions."""
+    fingerprint = "" if model.histories is None else model.histories.fingerprint
+    return sha256(json.dumps([model.recipe.to_json(), fingerprint], sort_keys=True).encode()).hexdigest()
 
 
 def measure_model_residual(model: Recommender) -> tuple[float, float]:
@@ -54,23 +56,27 @@ def measure_model_residual(model: Recommender) -> tuple[float, float]:
 
 
 def make_receipt(
-    before: Recommender, after: Recommender, users: Iterable[Any], hashes: tuple[str, str], started: datetime
+    before: Recommender, after: Recommender, users: Iterable[Any], started: datetime, save: Callable[[], None]
 ) -> dict[str, Any]:
-    """Return the receipt for users that were forgotten, after the model without them was saved.
+    """Save a model without some users, and return the receipt for it.
 
     Parameters
     ----------
     before, after
-        The model that had them, and the one that was saved without them.
+        The model that had them, and the one without them.
     users
         Their ids.
-    hashes
-        The hashes of the folder as it was, and as it is now.
     started
         When the deletion was asked for.
+    save
+        Saves the model without them, in a thread, while hashes and residual are computed.
     """
     forgotten, salt = list(users), secrets.token_hex(16)
-    residual, bound = measure_model_residual(after)
+    with ThreadPoolExecutor(1) as background:
+        saving = background.submit(save)
+        residual, bound = measure_model_residual(after)
+        hashes = hash_model(before), hash_model(after)
+        saving.result()
     histories = before.histories
     rows = np.empty(0, np.int64) if histories is None else histories.users.positions(forgotten)
     removed = 0 if histories is None else int(np.diff(histories.matrix.indptr)[rows[rows >= 0]].sum())
@@ -131,7 +137,7 @@ def verify_receipt(receipt: dict[str, Any], folder: str | Path, user: Any = None
         ("None of the forgotten users is in the model", is_absent),
         (f"The model equals a new fit on its interactions: residual {residual:.2g}, bound {bound:g}", residual < bound),
         ("The model is of the recipe of the receipt", model.recipe.to_json() == receipt["recipe"]),
-        ("The model is the one of the receipt, byte for byte", hash_folder(folder) == receipt["after"]),
+        ("The users and interactions are those of the receipt, byte for byte", hash_model(model) == receipt["after"]),
     ]
     if user is not None:
         checks.insert(0, (f"The receipt is of {user!r}", hash_user(user, receipt["salt"]) in forgotten))

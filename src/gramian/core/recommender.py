@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +50,7 @@ from gramian.data.frames import render_html
 from gramian.data.ids import as_id_list
 from gramian.data.interactions import Interactions
 from gramian.data.suggestions import suggest_ids
-from gramian.errors import InvalidInput, NotSupported, UnknownId
+from gramian.errors import DamagedFile, InvalidInput, NotSupported, RefitWarning, UnknownId
 from gramian.io.damage import require_content
 from gramian.io.export import write_factors, write_lists
 from gramian.io.model_folder import SavedModel, open_model_folder, save_model_folder
@@ -698,7 +699,15 @@ class Recommender:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a folder of safetensors and JSON, atomically; `gr.load` reads it."""
-        save_model_folder(path, self.take_apart())
+        save_model_folder(path, self.compact().take_apart())
+
+    def compact(self) -> Recommender:
+        """Return this model with its scorer in the form that is saved."""
+        return self.with_scorer(self.scorer.compact())
+
+    def with_scorer(self, scorer: Scorer) -> Recommender:
+        """Return this model with another form of its scorer."""
+        return Recommender(scorer, self.recipe, self.catalog, self.histories, self.card, self.log_position)
 
     def take_apart(self) -> SavedModel:
         """Return the parts of the model that are saved; `assemble_model` makes a model of them."""
@@ -733,8 +742,24 @@ def load_model(path: str | Path, *, private: bool = False) -> Recommender:
 
 def assemble_model(saved: SavedModel) -> Recommender:
     """Return the model of saved parts, which need not be trusted."""
-    require_content(isinstance(saved.scorer, str) and isinstance(saved.recipe["name"], str), "names of recipe and scorer")
-    scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
-    require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
+    require_content(isinstance(saved.recipe["name"], str), "the name of a recipe")
     recipe = MODELS.find(saved.recipe["name"])(**params_of_json(saved.recipe))
+    scorer = fit_saved(recipe, saved) if saved.scorer is None else load_scorer(saved)
+    require_content(scorer.n_items == len(saved.catalog), "a fitted value for every item")
     return Recommender(scorer, recipe, saved.catalog, saved.histories, saved.card, saved.log_position)
+
+
+def load_scorer(saved: SavedModel) -> Scorer:
+    """Return the scorer of saved parts."""
+    if not isinstance(saved.scorer, str):
+        raise DamagedFile("the name of a scorer", "something else", "Save it again")
+    scorer: Scorer = SCORERS.find(saved.scorer).load(saved.scorer_facts, saved.scorer_arrays)
+    return scorer
+
+
+def fit_saved(recipe: Recipe, saved: SavedModel) -> Scorer:
+    """Return the scorer of a model that was saved without it, when a user was forgotten."""
+    if saved.histories is None:
+        raise DamagedFile("the histories of a model that is yet to be fitted", "none", "Save it again")
+    warnings.warn("The model was saved without its fitted arrays. Fitting again.", RefitWarning, stacklevel=2)
+    return recipe.fit(saved.histories, dtype=saved.scorer_facts["dtype"]).scorer

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,10 +26,11 @@ from gramian.io.locks import hold_lock
 from gramian.io.manifest import ARRAYS, FILES, IDS, MANIFEST, MAX_MANIFEST_BYTES, decode_manifest, encode_manifest
 from gramian.io.regular_file import is_regular_file, open_regular_file, read_at_most
 from gramian.io.replacement import replace_folder, restore_folder
-from gramian.io.safetensors import view_safetensors, write_and_hash, write_safetensors
+from gramian.io.safetensors import do_nothing, view_safetensors, write_and_hash, write_safetensors
 from gramian.io.temporary import create_temporary, delete_abandoned, delete_saved_files, resolve_destination
 from gramian.linalg.memory import require_memory
 
+NOTHING: AbstractContextManager[None] = nullcontext()
 MAX_ATTEMPTS = 10  # to open the files of a folder that is replaced meanwhile
 PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}  # not on Windows
 FolderContent = tuple[dict[str, Any], dict[str, np.ndarray], dict[str, list[Any]]]  # facts, arrays, ids
@@ -73,7 +74,7 @@ def _find_obstacle(path: Path, kind: str) -> str | None:
     if not names:
         return None
     try:
-        _read_manifest(path, kind)
+        read_manifest(path, kind)
     except (OSError, *CONTENT_ERRORS):
         return "is something else"
     foreign = sorted(name for name in names if name not in FILES or not is_regular_file(path / name))
@@ -81,9 +82,30 @@ def _find_obstacle(path: Path, kind: str) -> str | None:
 
 
 def write_folder(
-    path: str | Path, kind: str, facts: Mapping[str, Any], arrays: Mapping[str, np.ndarray], ids: Mapping[str, list[Any]]
+    path: str | Path,
+    kind: str,
+    facts: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    ids: Mapping[str, list[Any]],
+    *,
+    proceed: Callable[[], None] = do_nothing,
+    replacing: AbstractContextManager[Any] = NOTHING,
 ) -> None:
-    """Write a folder completely or not at all."""
+    """Write a folder completely or not at all.
+
+    Parameters
+    ----------
+    path
+        Where it will be.
+    kind
+        The kind of object.
+    facts, arrays, ids
+        Its content.
+    proceed
+        Called now and then while the arrays are written. It may raise an error to give up.
+    replacing
+        A context in which the complete folder is moved to its path.
+    """
     path = require_writable_folder(path, kind)
     encoded = json.dumps({name: encode_ids(values) for name, values in ids.items()}).encode()
     try:
@@ -92,10 +114,11 @@ def write_folder(
         raise InvalidInput(f"a folder at {path.parent}", "a file", "Choose another path") from None
     try:
         with create_temporary(path, Path.mkdir) as new:
-            files = {ARRAYS: write_safetensors(new / ARRAYS, arrays), IDS: write_and_hash(new / IDS, [encoded])}
+            files = {ARRAYS: write_safetensors(new / ARRAYS, arrays, proceed), IDS: write_and_hash(new / IDS, [encoded])}
             write_and_hash(new / MANIFEST, [encode_manifest(kind, facts, files)])
             sync(new)
-            replace_folder(new, path, lambda moved: require_replaceable(moved, kind, path))
+            with replacing:
+                replace_folder(new, path, lambda moved: require_replaceable(moved, kind, path))
     except OSError as error:  # such as a full disk
         reason = f"{error.strerror or error}: the {kind} was not saved, and what was there is unchanged"
         raise OSError(error.errno, reason, str(path)) from error
@@ -175,7 +198,8 @@ def _open_files(path: Path) -> Iterator[dict[str, BinaryIO]]:
     raise FileNotFoundError(path)
 
 
-def _read_manifest(path: Path, kind: str) -> dict[str, Any]:
+def read_manifest(path: Path, kind: str) -> dict[str, Any]:
+    """Return the manifest of a saved folder, after its own checks."""
     with open_regular_file(path / MANIFEST) as file:
         return decode_manifest(read_at_most(file, MAX_MANIFEST_BYTES), path, kind)
 

@@ -1,5 +1,7 @@
 """A model's folder: the recipe, the scorer's arrays, the catalog, and the users' histories where the model has them.
 
+A folder without a scorer holds a model that is yet to be fitted. It is fitted when it is loaded.
+
 A folder from an untrusted source may hold anything under a valid checksum, and the kernels check no bounds. Everything they
 rely on is therefore checked here and in the scorers' `load`.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from gramian.data.kinds import MAX_KINDS
 from gramian.errors import Inaccurate
 from gramian.io.catalog import catalog_ids, feature_arrays, read_catalog
 from gramian.io.damage import report_damage, require_content, require_finite
-from gramian.io.folder import FolderContent, open_folder, write_folder
+from gramian.io.folder import FolderContent, open_folder, read_manifest, write_folder
 from gramian.linalg.finite import find_non_finite
 
 SCORER_PREFIX = "scorer."
@@ -37,7 +39,7 @@ class SavedModel:
     recipe
         The recipe as JSON.
     scorer
-        The name of the scorer class.
+        The name of the scorer class; None for a model that is fitted when it is loaded.
     scorer_facts, scorer_arrays
         What the scorer's `save` returned.
     catalog, histories
@@ -49,7 +51,7 @@ class SavedModel:
     """
 
     recipe: dict[str, Any]
-    scorer: str
+    scorer: str | None
     scorer_facts: dict[str, Any]
     scorer_arrays: dict[str, np.ndarray]
     catalog: Catalog
@@ -57,13 +59,38 @@ class SavedModel:
     card: dict[str, Any] | None = None
     log_position: int = 0
 
+    @property
+    def scorer_bytes(self) -> int:
+        """The size of the scorer's arrays."""
+        return sum(array.nbytes for array in self.scorer_arrays.values())
 
-def save_model_folder(path: str | Path, model: SavedModel) -> None:
-    """Write a model to a folder, completely or not at all. A model that could not be loaded is refused."""
+    def without_scorer(self) -> SavedModel:
+        """Return the model as it is before its fit."""
+        is_double = any(array.dtype == np.float64 for array in self.scorer_arrays.values())
+        return replace(self, scorer=None, scorer_facts={"dtype": "float64" if is_double else "float32"}, scorer_arrays={})
+
+
+def save_model_folder(path: str | Path, model: SavedModel, **options: Any) -> None:
+    """Write a model to a folder, completely or not at all. A model that could not be loaded is refused.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    model
+        The parts of the model.
+    **options
+        `proceed` and `replacing` of `write_folder`.
+    """
     name = find_non_finite(model.scorer_arrays)
     if name is not None:
         raise Inaccurate(f"finite numbers in the model's {name}", "NaN or infinity", "Fit it with a higher l2 or in float64")
-    write_folder(path, "model", *pack_model(model))
+    write_folder(path, "model", *pack_model(model), **options)
+
+
+def is_fitted(path: str | Path) -> bool:
+    """Return whether a folder has the fitted arrays of its model."""
+    return read_manifest(Path(path), "model")["facts"]["scorer"] is not None
 
 
 def pack_model(model: SavedModel) -> FolderContent:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from math import prod
 from pathlib import Path
@@ -22,9 +22,15 @@ LENGTH_BYTES = 8  # of the header's length
 MAX_HEADER_BYTES = 1 << 20  # some ten thousand arrays; saved objects have at most a few hundred
 
 
-def write_safetensors(path: Path, arrays: Mapping[str, np.ndarray]) -> tuple[int, str]:
-    """Write arrays to a new file; return its size and sha256."""
-    return write_and_hash(path, list_chunks(arrays))
+def do_nothing() -> None:
+    """Proceed."""
+
+
+def write_safetensors(
+    path: Path, arrays: Mapping[str, np.ndarray], proceed: Callable[[], None] = do_nothing
+) -> tuple[int, str]:
+    """Write arrays to a new file; return its size and sha256. `proceed` is as in `write_and_hash`."""
+    return write_and_hash(path, list_chunks(arrays), proceed)
 
 
 def list_chunks(arrays: Mapping[str, np.ndarray]) -> list[Any]:
@@ -74,13 +80,17 @@ def _view_array(body: np.ndarray, entry: dict[str, Any], start: int) -> np.ndarr
     return body[begin:end].view(dtype).reshape(shape)
 
 
-def write_and_hash(path: Path, chunks: list[Any]) -> tuple[int, str]:
-    """Write buffers to a new file and flush it to the disk; return its size and sha256."""
+def write_and_hash(path: Path, chunks: list[Any], proceed: Callable[[], None] = do_nothing) -> tuple[int, str]:
+    """Write buffers to a new file and flush it to the disk; return its size and sha256.
+
+    `proceed` is called before each write. It may raise an error to give up.
+    """
     digest, n_bytes = sha256(), 0
     with open(path, "xb") as file:
         for chunk in chunks:
             view = memoryview(chunk).cast("B")
             for start in range(0, len(view), BYTES_PER_WRITE):
+                proceed()
                 digest.update(view[start : start + BYTES_PER_WRITE])
                 file.write(view[start : start + BYTES_PER_WRITE])
             n_bytes += len(view)

@@ -3,42 +3,49 @@
 What a request sends is appended to the event log before it is acknowledged. A thread applies the log to the model: many events
 in one update, deletions one by one. It swaps the new model in as a whole; requests that are being answered finish with the old
 one. The model is saved from time to time, after which the log drops what the saved model has learned, and at once after a
-deletion, so that neither folder nor log has a trace of the user. After a kill, the log is applied from where the saved model
-stopped.
+deletion, so that neither folder nor log has a trace of the user (`model_saver.py`). After a kill, the log is applied from where
+the saved model stopped.
+
+An update of an item-item model reads the full matrix P that is served, and writes the new one into the memory of the version
+before it.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from numba import get_num_threads, set_num_threads
 from starlette.exceptions import HTTPException
 
-from gramian.core.receipts import hash_folder, make_receipt
+from gramian.core.receipts import make_receipt
 from gramian.core.recommender import Recommender
 from gramian.core.updates import SupportsRefinement, SupportsUpdates, SupportsVerification
 from gramian.data.interactions import Interactions
 from gramian.data.tables import to_series
 from gramian.errors import InvalidInput, NotSupported, UnknownId
 from gramian.io.event_log import Event, EventLog, LogRecord
+from gramian.linalg.memory import available_bytes
+from gramian.linalg.recycled import allocate_from
+from gramian.models.scorers import InverseWeights
 from gramian.service import SERVICE_LOG
 from gramian.service.json_ids import JsonId
 from gramian.service.metrics import Metrics
-from gramian.service.model_registry import ModelRegistry, folder_version
-from gramian.service.served_model import ServedModel, stored_model
+from gramian.service.model_registry import ModelRegistry
+from gramian.service.model_saver import RETRY_SECONDS, ModelSaver, Superseded
+from gramian.service.served_model import ServedModel
 
 MAX_PENDING_EVENTS = 100_000  # events and deletions that may wait; further ones get a 429
 EVENTS_PER_UPDATE = 20_000  # applied at once: a list must not become much older than the newest event
 POLL_SECONDS = 0.05  # between two looks at a log that other processes append to
 SAVE_SECONDS = 60.0  # between two saves of a model that learns events
-RETRY_SECONDS = 30.0  # after an update that failed
 RETRY_LATER = {"retry-after": "5"}  # seconds
 
 
@@ -60,11 +67,13 @@ class LiveModel:
     def __init__(self, name: str, registry: ModelRegistry, log_folder: Path, metrics: Metrics) -> None:
         self.name, self.registry, self.metrics = name, registry, metrics
         self.served = registry.models[name]
-        self.model = stored_model(self.served.model)  # what is updated; the served one may hold dense weights
+        self.model = self.served.model
         log_folder.mkdir(parents=True, exist_ok=True)
         self.log = EventLog(log_folder / f"{name}.log", start=self.model.log_position)
+        self.saver = ModelSaver(name, registry, self.log)
+        self.memory, self.holds_trace = registry.memories[name], False  # of users who were forgotten, in spare memory
         self.receipts: dict[int, Future[dict[str, Any]]] = {}  # by the number of the record, for requests that wait
-        self.wake, self.is_stopped, self.last_save = threading.Event(), threading.Event(), time.monotonic()
+        self.wake, self.is_stopped = threading.Event(), threading.Event()
         self.thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -84,6 +93,7 @@ class LiveModel:
         self.wake.set()
         if self.thread is not None:
             self.thread.join()
+        self.saver.finish()
 
     def parse_event(self, event: Event) -> Event:
         """Return an event with its ids as the log has them, or raise the reason why the model cannot learn it."""
@@ -134,6 +144,7 @@ class LiveModel:
             raise HTTPException(429, f"{n_pending:,} events of {self.name} are waiting. Try again later.", RETRY_LATER)
 
     def _run(self) -> None:
+        set_num_threads(max(1, get_num_threads() - 1))  # in this thread: requests keep a core
         while not self.is_stopped.is_set():
             try:
                 self.apply()
@@ -155,16 +166,17 @@ class LiveModel:
                 now, records = records[:n], records[n:]
                 if not (self._forget(now[0]) if is_deletion else self._observe(now)):
                     return  # the folder was replaced meanwhile: start again from its model
-        is_behind = self.log.state.base < self.model.log_position
-        if is_behind and time.monotonic() - self.last_save > SAVE_SECONDS:
-            self.save()
+        if self.holds_trace and self.memory.clear():
+            self.holds_trace = False
+        self.saver.save_in_time(self.model, SAVE_SECONDS)
 
     def _follow_replacement(self) -> None:
         """Go on from the model of the folder, if another program has replaced it."""
         served = self.registry.models[self.name]
         if served is self.served:
             return
-        self.served, self.model = served, stored_model(served.model)
+        self.served, self.model = served, served.model
+        self.saver.follow_replacement()
         if self.model.log_position > self.log.last:
             raise InvalidInput(f"a model with the log of {self.name}", "one with another log", "Name its log")
         if self.model.log_position < self.log.state.base:
@@ -173,8 +185,16 @@ class LiveModel:
 
     def _observe(self, records: Sequence[LogRecord]) -> bool:
         events = [event for record in records for event in record.events]
-        updated = self.model.observe(self._to_interactions(events)) if events else self.model
+        with allocate_from(self.memory):
+            updated = self._model_to_update().observe(self._to_interactions(events)) if events else self.model
         return self._swap(updated, records[-1], len(events))
+
+    def _model_to_update(self) -> Recommender:
+        """Return the model, with half of its matrix where memory does not allow for another full one."""
+        scorer = self.model.scorer
+        needs_memory = isinstance(scorer, InverseWeights) and scorer.inverse.is_full and not self.memory.spare
+        is_scarce = needs_memory and scorer.full_bytes > available_bytes() / 2  # type: ignore[attr-defined]
+        return self.model.compact() if is_scarce else self.model
 
     def _to_interactions(self, events: Sequence[Event]) -> Interactions:
         users, items = self.served.users, self.served.items
@@ -192,26 +212,26 @@ class LiveModel:
         started, before = datetime.fromtimestamp(record.time, UTC), self.model
         users = [self.served.users.parse(user) for user in record.forget]
         assert before.histories is not None
+        self.saver.cancel()  # it writes a model with these users
         try:
             is_known = (before.histories.users.positions(users) >= 0).any()
-            updated = before.forget_users(users) if is_known else before
+            with allocate_from(self.memory):
+                updated = self._model_to_update().forget_users(users) if is_known else before
         except InvalidInput as error:  # the last user of the model: this deletion can never be applied
             self._resolve(record.number, error)
             return self._swap(before, record, 0)
         if not self._swap(updated, record, len(users)):
             return False
         try:
-            self._resolve(record.number, self._save_and_prove(before, users, started))
+            save = partial(self.saver.save_without_trace, self.model)
+            self._resolve(record.number, make_receipt(before, self.model, users, started, save))
+            self.holds_trace = True
+        except Superseded:
+            return False
         except Exception as error:
             self._resolve(record.number, error)
             raise
         return True
-
-    def _save_and_prove(self, before: Recommender, users: list[Any], started: datetime) -> dict[str, Any]:
-        folder = self.registry.folders[self.name]
-        hash_before = hash_folder(folder)
-        self.save()
-        return make_receipt(before, self.model, users, (hash_before, hash_folder(folder)), started)
 
     def _resolve(self, number: int, result: dict[str, Any] | Exception) -> None:
         future = self.receipts.pop(number, None)
@@ -231,21 +251,10 @@ class LiveModel:
             if self.registry.models[self.name] is not self.served:
                 return False
             self.registry.publish(served)
-            self.served, self.model = served, stored_model(served.model)
+            self.served, self.model = served, served.model
         self.metrics.updates.labels(self.name, "applied").inc()
         self.metrics.applied_events.labels(self.name).inc(n_events)
         return True
-
-    def save(self) -> None:
-        """Save the model over its folder, then drop what it has learned from the log."""
-        folder = self.registry.folders[self.name]
-        with self.registry.locks[self.name]:
-            if self.registry.models[self.name] is not self.served:
-                return
-            self.model.save(folder)
-            self.registry.versions[self.name] = folder_version(folder)  # it is served already
-        self.log.compact(self.model.log_position)
-        self.last_save = time.monotonic()
 
 
 def count_records(records: Sequence[LogRecord]) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 from gramian.core.recommender import load_model
 from gramian.errors import GramianError, InvalidInput, UnknownId
 from gramian.io.manifest import FILES
+from gramian.linalg.recycled import RecycledMemory, allocate_from
 from gramian.linalg.topk import rank_values
 from gramian.service import SERVICE_LOG
 from gramian.service.served_model import ServedModel
@@ -31,6 +32,8 @@ class ModelRegistry:
         Model folders with different names.
     """
 
+    memory_type: type[RecycledMemory] = RecycledMemory
+
     def __init__(self, folders: Sequence[Path]) -> None:
         paths = [Path(os.path.abspath(folder)) for folder in folders]  # a link to a folder may be switched to another version
         names = [path.name for path in paths]
@@ -43,6 +46,7 @@ class ModelRegistry:
         self.models = {name: ServedModel(name, load_model(folder, private=True)) for name, folder in self.folders.items()}
         self.errors: dict[str, str] = {}  # why a model, or a newer version of it on disk, is not served
         self.locks = {name: threading.Lock() for name in names}
+        self.memories = {name: self.memory_type() for name in names}  # of the full matrices of item-item models
 
     def __getitem__(self, name: str | None) -> ServedModel:
         """Return a model by name, or the first one for None."""
@@ -77,7 +81,8 @@ class ModelRegistry:
 
     def prepare(self, served: ServedModel) -> None:
         """Make a model ready to be served: expand its weights and load its kernels. A model that cannot answer fails here."""
-        served.expand_weights()
+        with allocate_from(self.memories[served.name]):
+            served.expand_weights()
         served.warm_up()
 
     def publish(self, served: ServedModel) -> None:

@@ -1,8 +1,11 @@
 """Models in shared memory: several processes serve one copy.
 
-The main process writes what a model folder would hold, and the full matrix of an item-item model, into files that exist in
-memory only (`memfd_create`). Other processes get their descriptors over a socket and map them. The memory is free once the last
-process has unmapped it, however the processes end, so a killed service leaves nothing behind.
+The main process writes what a model folder would hold into a file that exists in memory only (`memfd_create`), and keeps the
+full matrix of an item-item model in another. Other processes get their descriptors over a socket and map them. The memory is
+free once the last process has unmapped it, however the processes end, so a killed service leaves nothing behind.
+
+The matrix is made in its file: an update writes it there, into the memory of the version before the last (`RecycledMemory`). So
+no process may read a version any more when its memory is used again.
 """
 
 from __future__ import annotations
@@ -10,21 +13,48 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import weakref
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from gramian.core.recommender import Recommender, assemble_model
-from gramian.core.registry import SCORERS
+from gramian.core.recommender import Recommender, assemble_model, load_scorer
 from gramian.io.ids import decode_ids, encode_ids
 from gramian.io.model_folder import SCORER_PREFIX, pack_model, unpack_model
 from gramian.io.safetensors import BYTES_PER_WRITE, list_chunks, view_safetensors
 from gramian.linalg.memory import require_memory
-from gramian.linalg.threads import available_cores
-from gramian.models.scorers import DenseWeights
-from gramian.service.served_model import is_expandable, with_scorer
+from gramian.linalg.recycled import RecycledMemory, find_root
+from gramian.models.scorers import InverseWeights
+
+MATRIX = f"{SCORER_PREFIX}inverse"  # the array that has a file of its own
+
+
+class SharedFile(mmap.mmap):
+    """A file in memory, mapped. `descriptor` is for other processes."""
+
+    descriptor: int
+    is_read_elsewhere: bool
+
+    def __new__(cls, n_bytes: int) -> SharedFile:
+        descriptor = os.memfd_create("weights")
+        os.ftruncate(descriptor, n_bytes)
+        file = super().__new__(cls, descriptor, n_bytes)
+        file.descriptor, file.is_read_elsewhere = descriptor, False
+        weakref.finalize(file, os.close, descriptor)
+        return file
+
+
+class SharedMemory(RecycledMemory):
+    """Recycled memory that other processes can map."""
+
+    def __init__(self) -> None:
+        super().__init__(SharedFile)
+
+    def recycle(self, memory: SharedFile) -> None:
+        if not memory.is_read_elsewhere:
+            super().recycle(memory)
 
 
 @dataclass(frozen=True)
@@ -37,18 +67,18 @@ class SharedModel:
         A descriptor: the arrays, then facts and ids as JSON.
     n_array_bytes
         Where the arrays end.
-    rows
+    matrix
         A descriptor of the full matrix of an item-item model, if there is one.
     """
 
     content: int
     n_array_bytes: int
-    rows: int | None
+    matrix: int | None
 
     @property
     def descriptors(self) -> list[int]:
         """The descriptors to send."""
-        return [self.content] if self.rows is None else [self.content, self.rows]
+        return [self.content] if self.matrix is None else [self.content, self.matrix]
 
     def close(self) -> None:
         """Close the descriptors. What is mapped stays."""
@@ -56,46 +86,64 @@ class SharedModel:
             os.close(descriptor)
 
 
+def find_shared_file(model: Recommender) -> SharedFile | None:
+    """Return the file of the full matrix of a model, if it has one that is shared."""
+    scorer = model.scorer
+    if type(scorer) is not InverseWeights or not scorer.inverse.is_full:
+        return None
+    owner = find_root(scorer.inverse.buffer).base
+    owner = owner.obj if isinstance(owner, memoryview) else owner
+    return owner if isinstance(owner, SharedFile) else None
+
+
+def move_to_shared_memory(model: Recommender) -> Recommender:
+    """Return a model whose full matrix is in new memory, if it has one that is in private memory."""
+    scorer = model.scorer
+    if type(scorer) is not InverseWeights or not scorer.inverse.is_full or find_shared_file(model) is not None:
+        return model
+    return model.with_scorer(InverseWeights(scorer.inverse.copy(), scorer.factor, scorer.diagonal))
+
+
 def share_model(model: Recommender) -> tuple[SharedModel, Recommender]:
     """Write a model to shared memory. Return it, and the model with its scorer's arrays there and not in private memory."""
-    saved = model.take_apart()
+    file, saved = find_shared_file(model), model.take_apart()
     facts, arrays, ids = pack_model(saved)
+    if file is not None:
+        del arrays[MATRIX]
     text = json.dumps({"facts": facts, "ids": {name: encode_ids(values) for name, values in ids.items()}}).encode()
     chunks = [memoryview(chunk).cast("B") for chunk in list_chunks(arrays)]
     n_array_bytes = sum(map(len, chunks))
     require_memory(n_array_bytes + len(text), "a model in shared memory", "Serve it with --workers 1")
-    weights = model.scorer if is_expandable(model.scorer) else None
-    shared = SharedModel(os.memfd_create("model"), n_array_bytes, None if weights is None else os.memfd_create("weights"))
+    shared = SharedModel(os.memfd_create("model"), n_array_bytes, None if file is None else os.dup(file.descriptor))
     try:
-        with ThreadPoolExecutor(1) as background:
-            writing = background.submit(write_all, shared.content, [*chunks, memoryview(text)])
-            if weights is not None and shared.rows is not None:
-                n, dtype = weights.n_items, weights.inverse.dtype
-                os.ftruncate(shared.rows, n * n * dtype.itemsize)
-                rows = np.frombuffer(mmap.mmap(shared.rows, 0), dtype).reshape(n, n)
-                DenseWeights.expand(weights, rows, available_cores())  # this process answers no requests
-        writing.result()
+        write_all(shared.content, [*chunks, memoryview(text)])
     except BaseException:
         shared.close()
         raise
+    if file is not None:
+        return shared, model
     views = view_safetensors(map_memory(shared.content)[:n_array_bytes])
     scorer_arrays = {name: views[f"{SCORER_PREFIX}{name}"] for name in saved.scorer_arrays}
     scorer_facts = json.loads(text)["facts"]["scorer_facts"]  # as a scorer reads them: JSON turns tuples into lists
-    return shared, with_scorer(model, SCORERS.find(saved.scorer).load(scorer_facts, scorer_arrays))
+    return shared, model.with_scorer(load_scorer(replace(saved, scorer_facts=scorer_facts, scorer_arrays=scorer_arrays)))
 
 
 def map_model(shared: SharedModel) -> Recommender:
     """Return the model in shared memory, which this process or another has written."""
     mapped = map_memory(shared.content)
     text = json.loads(mapped[shared.n_array_bytes :].tobytes())
+    facts, arrays = text["facts"], view_safetensors(mapped[: shared.n_array_bytes])
+    if shared.matrix is not None:
+        arrays[MATRIX] = map_matrix(shared.matrix, facts["scorer_facts"]["n"], arrays[f"{SCORER_PREFIX}factor"].dtype)
     ids = {name: decode_ids(encoded) for name, encoded in text["ids"].items()}
-    model = assemble_model(unpack_model(text["facts"], view_safetensors(mapped[: shared.n_array_bytes]), ids))
-    if shared.rows is None:
-        return model
-    mapped = map_memory(shared.rows)
+    return assemble_model(unpack_model(facts, arrays, ids))
+
+
+def map_matrix(descriptor: int, n: int, dtype: Any) -> np.ndarray:
+    """Return the entries of a full n × n matrix in a file."""
+    mapped = map_memory(descriptor)[: n * n * dtype.itemsize]
     mapped[:: mmap.PAGESIZE].max()  # maps every page now, 0.07 s for 20,000 items, and not while the first requests wait
-    rows = mapped.view(model.scorer.inverse.dtype)  # type: ignore[attr-defined]
-    return with_scorer(model, DenseWeights(model.scorer, rows.reshape(model.scorer.n_items, -1)))  # type: ignore[arg-type]
+    return mapped.view(dtype)
 
 
 def map_memory(descriptor: int) -> np.ndarray:

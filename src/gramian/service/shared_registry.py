@@ -3,6 +3,8 @@
 A new model is swapped in in two steps. First every worker maps it and tries it, then all are told to serve it, and each
 confirms. So a model that one worker cannot serve replaces none, and when `publish` returns, no worker answers from the old
 model, except requests that it had begun. A worker that does not answer is killed, rather than left behind with an old model.
+
+Last, every worker says when it has ended these requests. Only then is the memory of the old model used for a later one.
 """
 
 from __future__ import annotations
@@ -18,10 +20,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from gramian.linalg.recycled import RecycledMemory, allocate_from
+from gramian.linalg.threads import available_cores
 from gramian.service import SERVICE_LOG
 from gramian.service.model_registry import ModelRegistry
 from gramian.service.served_model import ServedModel
-from gramian.service.shared_models import SharedModel, share_model
+from gramian.service.shared_models import SharedMemory, SharedModel, find_shared_file, move_to_shared_memory, share_model
 
 REPLY_SECONDS = 60.0  # for a worker to map a model and try it
 MESSAGE_BYTES = 1 << 16  # at most; models are sent as descriptors
@@ -66,6 +70,8 @@ class SharedRegistry(ModelRegistry):
         Model folders with different names.
     """
 
+    memory_type: type[RecycledMemory] = SharedMemory
+
     def __init__(self, folders: Sequence[Path]) -> None:
         super().__init__(folders)
         self.shared: dict[ServedModel, tuple[int, SharedModel]] = {}
@@ -74,13 +80,16 @@ class SharedRegistry(ModelRegistry):
 
     def prepare(self, served: ServedModel) -> None:
         """Write a model to shared memory, and have every worker map it and try it."""
+        with allocate_from(self.memories[served.name]):
+            served.expand_weights(available_cores())  # this process answers no requests
+            served.model = move_to_shared_memory(served.model)
         shared, served.model = share_model(served.model)
         with self.lock:
             self.shared[served] = next(self.numbers), shared
             errors = self._ask(self.channels, served, "load")
         if errors:
             with self.lock:
-                self._drop(served)
+                self._drop(served, is_released=False)
             raise RuntimeError(errors[0])
 
     def publish(self, served: ServedModel) -> None:
@@ -91,7 +100,8 @@ class SharedRegistry(ModelRegistry):
             self._ask(self.channels, served, "serve")
             super().publish(served)
             for other in [other for other, (n, _) in self.shared.items() if other.name == served.name and n < number]:
-                self._drop(other)
+                is_released = self.shared[other][1].matrix is None or not self._ask(self.channels, other, "release")
+                self._drop(other, is_released=is_released)
 
     def accept_workers(self, listener: socket.socket) -> None:
         """Send the models to every worker that connects to a listening socket, in a thread."""
@@ -153,10 +163,13 @@ class SharedRegistry(ModelRegistry):
                 channel.connection.close()
             self.channels = []
             for served in list(self.shared):
-                self._drop(served)
+                self._drop(served, is_released=False)
 
-    def _drop(self, served: ServedModel) -> None:
+    def _drop(self, served: ServedModel, *, is_released: bool) -> None:
         number, shared = self.shared.pop(served)
         shared.close()
+        file = find_shared_file(served.model)
+        if file is not None:
+            file.is_read_elsewhere = not is_released
         for channel in self.channels:
             channel.loaded.discard(number)

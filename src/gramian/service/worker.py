@@ -13,6 +13,8 @@ import shutil
 import socket
 import sys
 import threading
+import time
+import weakref
 from asyncio import to_thread
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,10 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from fastapi import FastAPI, Request, Response
 from numba import set_num_threads
 from starlette.exceptions import HTTPException
 
+from gramian.linalg.recycled import find_root
 from gramian.service import SERVICE_LOG
 from gramian.service.app import assemble_app, list_middleware
 from gramian.service.endpoints import FORGET_SECONDS, Service
@@ -42,6 +46,8 @@ OWNER_SOCKET = "owner"  # in the folder of a running service: HTTP of the main p
 MAX_DESCRIPTORS = 2  # of a message
 FORWARD_SECONDS = FORGET_SECONDS + 30
 FORWARDED_HEADERS = ("content-type", "retry-after")
+RELEASE_SECONDS = 1.0  # for the requests that were begun with an old model; a batch may take longer
+RELEASE_POLL_SECONDS = 0.002  # between two looks at whether they have ended
 ENDED = 1  # exit code of a worker whose main process has ended
 
 
@@ -107,6 +113,7 @@ class ModelReceiver:
     def __init__(self, registry: WorkerRegistry, folder: Path) -> None:
         self.registry, self.folder = registry, folder
         self.loaded: dict[int, ServedModel] = {}  # models to be served soon, by number
+        self.matrices: dict[int, weakref.ref[np.ndarray]] = {}  # what models have mapped, while a request may read it
         self.connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.connection.connect(str(folder / MODEL_SOCKET))
         self.connection.send(str(os.getpid()).encode())
@@ -123,7 +130,8 @@ class ModelReceiver:
         try:
             getattr(self, f"_{message['do']}")(message, descriptors)
         except Exception as problem:
-            SERVICE_LOG.exception("%s cannot be served", message["name"])
+            if message["do"] != "release":  # there, the main process takes other memory
+                SERVICE_LOG.exception("%s cannot be served", message["name"])
             error = f"{type(problem).__name__}: {problem}"
         self.connection.send(json.dumps({"error": error}).encode())
         return True
@@ -136,6 +144,9 @@ class ModelReceiver:
             shared.close()
         served.warm_up()
         self.loaded[message["number"]] = served
+        if shared.matrix is not None:
+            matrix = served.model.scorer.inverse.buffer  # type: ignore[attr-defined]
+            self.matrices[message["number"]] = weakref.ref(find_root(matrix))
 
     def _serve(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
         served = self.loaded.pop(message["number"])
@@ -144,6 +155,14 @@ class ModelReceiver:
         for number, other in list(self.loaded.items()):
             if other.name == served.name and number < message["number"]:
                 del self.loaded[number]
+
+    def _release(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
+        """Wait until no request reads a model that was served."""
+        matrix, deadline = self.matrices.pop(message["number"], None), time.monotonic() + RELEASE_SECONDS
+        while matrix is not None and matrix() is not None:
+            if time.monotonic() > deadline:
+                raise TimeoutError("a request that takes long reads the old model")
+            time.sleep(RELEASE_POLL_SECONDS)
 
     def _refuse(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
         self.registry.refused.add(message["name"])
