@@ -42,6 +42,19 @@ def test_the_choice_is_that_of_tune_without_one_user_each_and_the_figures_are_th
         assert cell.fit["stderr"] == pytest.approx(report.stderr, abs=1e-6)
 
 
+def test_a_sample_of_users_is_left_out_where_the_data_asks_for_it(tmp_path, fits):
+    train = gr.split.strong(EVENTS).train
+    sampled = replace(LEFT_OUT, search_users=12)
+    users = sampled.sample_left_out(train)
+    assert len(users) == 12
+    assert users == sampled.sample_left_out(train)
+    assert replace(LEFT_OUT, search_users=10**6).sample_left_out(train) is LEFT_OUT.sample_left_out(train) is None
+    (cell,) = Benchmark(tmp_path / "j.jsonl").run(table(EDLAE, data=[sampled]))
+    recipe = gr.EDLAE(**cell.recipe["params"])
+    report = gr.leave_one_user_out(recipe, train, ["ndcg@20"], users=users)
+    assert cell.row["chosen"]["value"] == pytest.approx(report["ndcg@20"])
+
+
 def test_every_inverse_is_made_once(tmp_path, fits, inverses):
     experiment = table(EDLAE, DEQL, data=[LEFT_OUT])
     Benchmark(tmp_path / "j.jsonl").run(experiment, as_published=True)
@@ -68,6 +81,13 @@ def test_a_killed_run_continues_at_the_inverse_it_was_making(tmp_path, fits, inv
     assert len(inverses) == 3
     Benchmark(tmp_path / "j.jsonl").run(experiment)
     assert len(inverses) == 6
+
+
+def test_without_an_l2_a_model_is_chosen_on_validation_and_the_others_are_not_disturbed(tmp_path, fits):
+    plain = ModelEntry("plain", "DEQL", {"dropout": [0.5], "kept_weight": [0.5, 2], "l2": 0.0})
+    cells = Benchmark(tmp_path / "j.jsonl").run(table(EDLAE, plain, data=[LEFT_OUT]))
+    assert cells[0].row["chosen"]["leave_one_user_out"] is True
+    assert "leave_one_user_out" not in cells[1].row["chosen"]
 
 
 def test_other_models_are_chosen_on_validation(tmp_path, fits):

@@ -88,8 +88,14 @@ def new_fit_row(recipe: Recipe, data: ExperimentData, split: Split) -> dict[str,
 
 
 def leaves_users_out(entry: ModelEntry, data: ExperimentData) -> bool:
-    """Whether a model is chosen by leave-one-user-out: a full-rank autoencoder with several points, where the data asks so."""
-    return data.leave_one_user_out and issubclass(entry.model, LinearAutoencoder) and len(entry.search_points(data.name)) > 1
+    """Whether a model is chosen by leave-one-user-out: a full-rank autoencoder with several points, where the data asks so.
+
+    Without an l2 it may not exist: an item that one user has would have no penalty without that user.
+    """
+    if not (data.leave_one_user_out and issubclass(entry.model, LinearAutoencoder)):
+        return False
+    points = entry.search_points(data.name)
+    return len(points) > 1 and all(isinstance(recipe, LinearAutoencoder) and recipe.l2 > 0 for recipe in points)
 
 
 def short_hash(text: str) -> str:
@@ -298,19 +304,24 @@ class Benchmark:
             recipes += entry.search_points(data.name) + (entry.test_points(data.name) if as_published else [])
         if not recipes:
             return
-        parsed, task = parse_metrics(experiment.evaluated_metrics), RankingTask.of(split.held_out, split.train.catalog)
+        metrics = list(dict.fromkeys([*experiment.evaluated_metrics, *experiment.also]))
+        parsed, task = parse_metrics(metrics), RankingTask.of(split.held_out, split.train.catalog)
         k = min(max(BREAKDOWN_CUTOFF, largest_cutoff(parsed)), split.train.n_items)
 
         def test(fit: SharedFit, seconds: float) -> None:
             columns = fit.rank(task.encode_histories(fit.encoder), task.catalog, k)
             for recipe, lists in zip(fit.recipes, columns, strict=True):
                 row = new_fit_row(recipe, data, split) | {"seconds": round(seconds, 3), "peak_bytes": None}
-                row |= self._report_lists(lists, task, split, experiment.evaluated_metrics, row["key"])
+                row |= self._report_lists(lists, task, split, metrics, row["key"])
                 self._index(self.journal.add(row))
 
         self.log(f"{data.name}: leaving users out of linear autoencoders, {split.train.n_items:,} items")
-        with self._summarized_warnings(data), suppress(*MODEL_ERRORS):  # reported when each model is searched
-            score_together(recipes, split.train, experiment.choose, self.search_path, on_fit=test)
+        users = data.sample_left_out(split.train)
+        try:
+            with self._summarized_warnings(data):
+                score_together(recipes, split.train, experiment.choose, self.search_path, on_fit=test, users=users)
+        except MODEL_ERRORS as error:  # each model is then searched by itself
+            self.log(f"{data.name}: {error}")
 
     @contextmanager
     def _summarized_warnings(self, data: ExperimentData) -> Iterator[None]:
@@ -337,7 +348,7 @@ class Benchmark:
             recipe, search = self._choose_recipe(entry, data, searched, experiment.choose)
             if entry.refine is not None:
                 recipe, search = self._refine_recipe(entry, recipe, search, pair.search, experiment.choose, recorded)
-            fit = self.fit_and_test(recipe, data, split, experiment.evaluated_metrics)
+            fit = self.fit_and_test(recipe, data, split, experiment.evaluated_metrics, experiment.also)
             row |= {"fit": fit["key"], "recipe": recipe.to_json(), "chosen": search}
         except MODEL_ERRORS as error:
             self.log(f"{data.name}: {entry.name} failed: {error}")
@@ -355,15 +366,16 @@ class Benchmark:
         points, grid = entry.search_points(data.name), entry.search_grid(data.name)
         if len(points) == 1:
             return points[0], None
-        n_items = (searched.train if isinstance(searched, Split) else searched).n_items
+        train, leaves_out = (searched.train, False) if isinstance(searched, Split) else (searched, True)
+        users, n_items = data.sample_left_out(train) if leaves_out else None, train.n_items
         self.log(f"{data.name}: searching {entry.name}, {len(points):,} points, {n_items:,} items")
         with self._summarized_warnings(data):
             if grid is None or (isinstance(grid, Mapping) and PAPER_UNITS not in grid):
-                search = tune(entry.model, searched, grid, metric, extend=False, journal=self.search_path)
+                search = tune(entry.model, searched, grid, metric, extend=False, journal=self.search_path, users=users)
             else:
-                search = search_recipes(points, searched, metric, self.search_path)
+                search = search_recipes(points, searched, metric, self.search_path, users)
         facts = {"objective": search.objective, "metric": metric, "value": search.value, "points": len(points)}
-        facts |= {"leave_one_user_out": True} if isinstance(searched, Interactions) else {}
+        facts |= {"leave_one_user_out": True} if leaves_out else {}
         return search.recipe, facts | {"items": n_items}
 
     def _refine_recipe(
@@ -378,13 +390,18 @@ class Benchmark:
         assert isinstance(recipe, LRR)
         return REFINEMENTS[entry.refine](recipe, split, metric), facts
 
-    def fit_and_test(self, recipe: Recipe, data: ExperimentData, split: Split, metrics: list[str]) -> JournalRow:
-        """Return the row of a fit with these metrics: from the journal if it is there, else by fitting and testing."""
+    def fit_and_test(
+        self, recipe: Recipe, data: ExperimentData, split: Split, metrics: list[str], also: Sequence[str] = ()
+    ) -> JournalRow:
+        """Return the row of a fit with these metrics: from the journal if it is there, else by fitting and testing.
+
+        A new fit is tested with the metrics of `also`, too.
+        """
         key = fit_key(split, recipe)
         known = self.fits.get(key)
         if known is not None and set(metrics) <= set(known["metrics"]):
             return known
-        metrics = list(dict.fromkeys([*metrics, *(known["metrics"] if known else ())]))
+        metrics = list(dict.fromkeys([*metrics, *also, *(known["metrics"] if known else ())]))
         estimate = recipe.estimate(split.train)
         self.log(f"{data.name}: fitting {format_spec(recipe.to_json())}, {estimate}")
         scratch = self._sibling(".scratch") / key

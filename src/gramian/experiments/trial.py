@@ -13,9 +13,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from gramian.core.params import Configurable
 from gramian.core.recipe import Recipe
 from gramian.data import synthetic
+from gramian.data.features import Features
 from gramian.data.split import Split, strong
 from gramian.errors import GramianError
 from gramian.evaluation.evaluate import evaluate
@@ -101,7 +104,9 @@ def warm_up(*recipes: Recipe) -> None:
     Numba caches compiled kernels on disk, so only the first call on a machine takes long. Parameters that are invalid for so
     few items are ignored here: the real fit will report them.
     """
-    split = strong(synthetic.clustered(100, 50, 1000))
+    events = synthetic.clustered(100, 50, 1000)
+    events = replace(events.with_features(Features.of(np.eye(50), items=events.items.tolist())), times=np.arange(1000))
+    split = strong(events)
     for recipe in recipes:
         with suppress(GramianError):
             Trial.run(shrink_params(recipe), split)

@@ -1,10 +1,12 @@
-"""What a search maximises: a metric of the test users of a split, or of every user by exact leave-one-user-out."""
+"""What a search maximises: a metric of the test users of a split, or of users by exact leave-one-user-out."""
 
 from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
@@ -87,11 +89,13 @@ class SplitObjective(Objective):
 
 
 class LeaveOneOutObjective(Objective):
-    """A metric of every user under models trained without that user."""
+    """A metric of every user, or of a sample, under models trained without that user."""
 
-    def __init__(self, events: Interactions, metric: MetricLike, fold_in: float, seed: int) -> None:
+    def __init__(
+        self, events: Interactions, metric: MetricLike, fold_in: float, seed: int, users: Iterable[Any] | None = None
+    ) -> None:
         require_hit_metrics([metric])
-        self.left_out = LeftOutUsers.of(events, fold_in, seed)
+        self.left_out = LeftOutUsers.of(events, fold_in, seed, users)
         super().__init__(metric, self.left_out.users.n_users, self.left_out.fingerprint)
         self.train, self.task = events, self.left_out.task
 

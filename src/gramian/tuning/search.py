@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -165,6 +165,7 @@ def tune(
     journal: str | Path | None = None,
     fold_in: float = 0.8,
     seed: int = 0,
+    users: Iterable[Any] | None = None,
     dtype: str | type = "float32",
     n_threads: int | None = None,
 ) -> Search:
@@ -192,6 +193,8 @@ def tune(
         With interactions, the share of each user's items that is known.
     seed
         Seed of leave-one-user-out and of Optuna.
+    users
+        With interactions, a sample of the users to leave out; all if left out.
     dtype, n_threads
         As in `recipe.fit`.
 
@@ -205,7 +208,7 @@ def tune(
     if trials is not None:
         require_whole_number("trials", trials, example=30)
     parsed_dtype = parse_dtype(dtype)
-    search = RunningSearch(make_objective(data, metric, fold_in, seed), journal, parsed_dtype)
+    search = RunningSearch(make_objective(data, metric, fold_in, seed, users), journal, parsed_dtype)
     with limit_threads(n_threads):
         if trials is None:
             recipes = points.grid()
@@ -226,6 +229,7 @@ def score_together(
     metric: str,
     journal: str | Path,
     on_fit: Callable[[SharedFit, float], None] | None = None,
+    users: Iterable[Any] | None = None,
 ) -> None:
     """Evaluate recipes of several models with shared fits, and write the outcomes to the journal for later searches.
 
@@ -235,24 +239,30 @@ def score_together(
     ----------
     recipes
         The points.
-    data, metric, journal
+    data, metric, journal, users
         As in `tune`.
     on_fit
         Called with every shared fit and its seconds before its outcomes are in the journal, to use the fit for more.
     """
-    search = RunningSearch(make_objective(data, metric), journal, np.float32)
+    search = RunningSearch(make_objective(data, metric, users=users), journal, np.float32)
     search.pruning_margin = float("inf")
     search.evaluate(recipes, on_fit=on_fit)
 
 
-def search_recipes(recipes: Sequence[Recipe], data: Split | Interactions, metric: str, journal: str | Path) -> Search:
+def search_recipes(
+    recipes: Sequence[Recipe],
+    data: Split | Interactions,
+    metric: str,
+    journal: str | Path,
+    users: Iterable[Any] | None = None,
+) -> Search:
     """Search a list of recipes of one model.
 
     Parameters
     ----------
     recipes
         The points, which need not be the combinations of lists of values: `tune` is for those.
-    data, metric, journal
+    data, metric, journal, users
         As in `tune`.
 
     Returns
@@ -261,7 +271,7 @@ def search_recipes(recipes: Sequence[Recipe], data: Split | Interactions, metric
     """
     if isinstance(data, Split):
         warn_if_test_users(data)
-    search = RunningSearch(make_objective(data, metric), journal, np.float32)
+    search = RunningSearch(make_objective(data, metric, users=users), journal, np.float32)
     search.evaluate(recipes)
     return search.result(recipes)
 
@@ -271,12 +281,18 @@ def params_as_text(recipe: Recipe) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, Configurable) else value for name, value in recipe.params.items()}
 
 
-def make_objective(data: Split | Interactions, metric: MetricLike, fold_in: float = 0.8, seed: int = 0) -> Objective:
+def make_objective(
+    data: Split | Interactions,
+    metric: MetricLike,
+    fold_in: float = 0.8,
+    seed: int = 0,
+    users: Iterable[Any] | None = None,
+) -> Objective:
     """Return the objective of a search on a split or on interactions."""
     if isinstance(data, Split):
         return SplitObjective(data, metric)
     if isinstance(data, Interactions):
-        return LeaveOneOutObjective(data, metric, fold_in, seed)
+        return LeaveOneOutObjective(data, metric, fold_in, seed, users)
     raise InvalidInput("a Split, or Interactions", type(data).__name__, "Make one: gr.split.strong(events).validation")
 
 
