@@ -33,16 +33,18 @@ PEERS = {
     "implicit": "implicit==0.7.3",
     "sansa": "sansa==1.1.0 scikit-sparse==0.4.16",  # after apt-get install libsuitesparse-dev; it cannot use scikit-sparse 0.5
     "recbole": "torch==2.13.0 recbole==1.2.1 numpy==1.26.4 pandas==2.2.3 scipy==1.13.1",
-    "skrecsys": "skrecsys==0.9.0 fastapi uvicorn uvloop httptools",  # for living.py, which serves it
+    "skrecsys": "skrecsys==0.9.0 fastapi uvicorn uvloop httptools",  # also for living.py, which serves it
+    "lenskit": "lenskit==2025.8.1 torch==2.13.0",  # the newest for this Python; 2026 needs a newer one
     "scipy": None,  # in our own environment
 }
 COMPARISONS = (
-    ("EASE fit", ("irspack", "rectools", "cornac", "recpack")),
+    ("EASE fit", ("irspack", "rectools", "cornac", "recpack", "skrecsys", "lenskit")),
     ("EASE fit, approximate", ("sansa",)),
     ("SLIM fit", ("irspack",)),
     ("iALS epoch", ("irspack",)),
     ("WRMF epoch", ("implicit",)),
-    ("top 20", ("scipy", "irspack", "rectools")),
+    ("WRMF epoch, exact", ("lenskit",)),
+    ("top 20", ("scipy", "irspack", "rectools", "skrecsys", "lenskit")),
     ("top 20, approximate", ("sansa",)),
     ("top 20, factors", ("implicit",)),
     ("metrics", ("rectools",)),
@@ -54,10 +56,18 @@ JOBS = [job for job, _ in COMPARISONS]
 SAMPLED = {
     ("top 20", "irspack"),
     ("top 20", "rectools"),
+    ("top 20", "lenskit"),
     ("top 20, approximate", "sansa"),
 }  # theirs for some users only, being slow
 CORES = str(len(os.sched_getaffinity(0)))
-KINDS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "IRSPACK_NUM_THREADS_DEFAULT")
+KINDS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "IRSPACK_NUM_THREADS_DEFAULT",
+    "LK_NUM_THREADS",
+)
 THREADS = dict.fromkeys(KINDS, CORES)
 OWN_THREADS = {"implicit": {"OPENBLAS_NUM_THREADS": "1"}}  # as it asks for: it multiplies in threads of its own
 WIDTHS = {"job": 21, "peer": 19, "ours_s": 9, "theirs_s": 9, "s_ratio": 8, "ours_mb": 9, "theirs_mb": 9, "mb_ratio": 8}
@@ -82,7 +92,7 @@ synthetic. The tables show the newest measurement of each job and library, by th
   are.
 - **iALS epoch**, **WRMF epoch**: one epoch at rank 64 by conjugate gradients, with the default number of steps (theirs 3,
   ours 2). irspack minimises the loss of iALS, implicit that of WRMF. The answers compared are the losses with their
-  penalties after 5 epochs, theirs / ours.
+  penalties after 5 epochs, theirs / ours. *Exact*: by Cholesky, the only solver of LensKit.
 - **top 20**: lists for all users without the items of their histories, from item-item weights or from *factors* of rank 64.
   Both sides use the same model, except SANSA, which has its own. *Scaled*: theirs was measured on 2,000 users and
   multiplied.

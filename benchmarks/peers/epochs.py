@@ -1,7 +1,8 @@
 """Epochs of alternating least squares by one library: `epochs.py <side> <folder> <rank> <solver> <n_epochs>`.
 
 Prints, as JSON, the seconds and CPU seconds of each epoch and the objective after the last. Needs NumPy, SciPy and that library
-only. The loss is that of iALS (2022) for irspack, and of WRMF for implicit, which has no other; gramian has both, and RG2ALS.
+only. The loss is that of iALS (2022) for irspack, and of WRMF for implicit and LensKit, which have no other; gramian has both,
+and RG2ALS.
 """
 
 import json
@@ -49,6 +50,21 @@ def implicit(x: sp.csr_matrix, rank: int, solver: str) -> Training:
         model.solver(by_item, items, users, PLAIN, num_threads=CORES)
 
     return epoch, lambda: (model.user_factors, model.item_factors)
+
+
+def lenskit(x: sp.csr_matrix, rank: int, solver: str) -> Training:
+    """Train as LensKit does in a loop; it has Cholesky only."""
+    from lenskit.als import ImplicitMFScorer  # noqa: PLC0415
+    from lenskit.data import from_interactions_df  # noqa: PLC0415
+    from lenskit.training import TrainingOptions  # noqa: PLC0415
+    from pandas import DataFrame  # noqa: PLC0415
+
+    assert solver == "cholesky"
+    frame = DataFrame({"user_id": np.repeat(np.arange(x.shape[0]), np.diff(x.indptr)), "item_id": x.indices})
+    events = from_interactions_df(frame, users=np.arange(x.shape[0]), items=np.arange(x.shape[1]))
+    scorer = ImplicitMFScorer(embedding_size=rank, weight=POSITIVE, regularization=PLAIN)
+    trainer = scorer.create_trainer(events, TrainingOptions(rng=42))
+    return trainer.train_epoch, lambda: (scorer.user_embeddings, scorer.item_embeddings)
 
 
 def best(folder: Path, rank: int, n_epochs: int) -> None:

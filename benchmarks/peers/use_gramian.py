@@ -65,6 +65,7 @@ main(
         "top 20, approximate": lambda data: top_k(gr.load(data / "model")),
         "iALS epoch": lambda data: epoch_job(gramian, data, "ials cg", "ials"),
         "WRMF epoch": lambda data: epoch_job(gramian, data, "wrmf cg", "wrmf"),
+        "WRMF epoch, exact": lambda data: epoch_job(gramian, data, "wrmf cholesky", "wrmf"),
         "top 20, factors": lambda data: top_k(factor_model(data)),
         "metrics": metrics,
         "frames + metrics": metrics,  # no frames are needed
