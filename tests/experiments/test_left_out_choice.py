@@ -1,4 +1,4 @@
-"""Autoencoders chosen by leave-one-user-out: each inverse serves the search and the test."""
+"""Autoencoders chosen by leave-one-user-out, or on validation users: each inverse serves the search and the test."""
 
 import json
 import warnings
@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import gramian as gr
-from gramian.errors import SearchEdgeWarning
+from gramian.errors import InvalidInput, SearchEdgeWarning
 from gramian.experiments.experiment import ModelEntry
 from gramian.experiments.runner import Benchmark
 from gramian.tuning import shared_fits
@@ -64,6 +64,23 @@ def test_every_inverse_is_made_once(tmp_path, fits, inverses):
     assert len(inverses) == 6 + 1
     assert (tmp_path / "j.jsonl").read_text() == before
     assert cells[0].n_test_points == 2
+
+
+def test_the_inverses_of_a_search_on_validation_users_serve_the_test(tmp_path, fits, inverses):
+    shared = replace(DATA, test_with_search=True)
+    together = Benchmark(tmp_path / "together.jsonl").run(table(EDLAE, DEQL, data=[shared]))
+    assert len(inverses) == 6
+    apart = Benchmark(tmp_path / "apart.jsonl").run(table(EDLAE, DEQL))
+    for one, other in zip(together, apart, strict=True):
+        assert one.recipe == other.recipe
+        assert one.row["chosen"] == other.row["chosen"]
+        assert one.fit["metrics"] == pytest.approx(other.fit["metrics"], abs=1e-6)
+
+
+def test_a_search_on_another_training_part_cannot_serve_the_test():
+    weak = replace(DATA, split="weak", test_with_search=True)
+    with pytest.raises(InvalidInput, match="one training part"):
+        weak.load_splits()
 
 
 def test_a_killed_run_continues_at_the_inverse_it_was_making(tmp_path, fits, inverses, monkeypatch):

@@ -244,9 +244,9 @@ def test_models_are_compared_with_the_best_user_by_user(tmp_path, fits):
         assert (comparison.difference, comparison.stderr, comparison.p_value) == pytest.approx(
             (expected.difference, expected.stderr, expected.p_value)
         )
-    elsewhere = tmp_path / "elsewhere.jsonl"
+    elsewhere = tmp_path / "elsewhere.jsonl"  # where the metrics of each user are gone
     elsewhere.write_bytes((tmp_path / "j.jsonl").read_bytes())
-    assert Benchmark(elsewhere).compare_with_best(cells, "ndcg@20") == comparisons  # as recorded in the journal
+    assert Benchmark(elsewhere).compare_with_best(cells, "ndcg@20") == comparisons
     rows = [line for line in elsewhere.read_text().splitlines(keepends=True) if '"kind": "comparison"' not in line]
     elsewhere.write_text("".join(rows))
     assert Benchmark(elsewhere).compare_with_best(cells, "ndcg@20") == {}

@@ -11,6 +11,7 @@ split = "published"                                             # or strong, wea
 search_items = 20_000                                           # parameters are searched on the most popular items only
 search_users = 5_000                                            # and on a sample of the validation users, or of those left out
 leave_one_user_out = true                                       # autoencoders: by leave-one-user-out on the training part
+test_with_search = true                                         # autoencoders: test with the inverses of the search
 
 [[model]]
 name = "EASE"                                                   # as printed
@@ -244,6 +245,9 @@ class ExperimentData:
     leave_one_user_out
         Choose full-rank autoencoders by exact leave-one-user-out on the training part instead: each inverse then serves the
         search and the test.
+    test_with_search
+        Test full-rank autoencoders with the inverses of their search, for data whose search has the training part of the test.
+        Otherwise the chosen recipes are fitted again, one by one.
     exclude_self
         Users and items are the nodes of one graph: neither recommend nor expect links of a node to itself.
     missing
@@ -264,6 +268,7 @@ class ExperimentData:
     search_items: int | None = None
     search_users: int | None = None
     leave_one_user_out: bool = False
+    test_with_search: bool = False
     exclude_self: bool = False
     missing: str | None = None
 
@@ -293,6 +298,9 @@ class ExperimentData:
         pair = self._load_and_split()
         search, test = (split.without_self_links() if self.exclude_self else split for split in (pair.search, pair.test))
         search = search if self.search_items is None else keep_popular_items(search, self.search_items)
+        if self.test_with_search and search.train is not test.train:
+            expected = f"a search and a test of {self.name} with one training part, as test_with_search asks for"
+            raise InvalidInput(expected, "two training parts", "Leave test_with_search out")
         return SplitPair(search if self.search_users is None else sample_users(search, self.search_users), test)
 
     def _load_and_split(self) -> SplitPair:

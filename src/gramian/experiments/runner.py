@@ -245,7 +245,7 @@ class Benchmark:
                     raise
                 self.log(f"{data.name}: skipped: {error}")
                 continue
-            self._search_together(entries, data, pair, experiment.choose)
+            self._search_together(experiment, entries, data, pair)
             if data.leave_one_user_out:
                 self._leave_users_out(experiment, entries, data, pair.test, as_published=as_published)
             for entry in entries:
@@ -282,7 +282,9 @@ class Benchmark:
                 cells.append(Cell(data.name, entry.name, published, fit, row, note, missing, point, n_points))
         return cells
 
-    def _search_together(self, entries: list[ModelEntry], data: ExperimentData, pair: SplitPair, metric: str) -> None:
+    def _search_together(
+        self, experiment: Experiment, entries: list[ModelEntry], data: ExperimentData, pair: SplitPair
+    ) -> None:
         """Search models of one kind together first, since they share matrix inverses or a decomposition."""
         for base_class, name in (
             (LinearAutoencoder, "linear autoencoders"),
@@ -290,10 +292,14 @@ class Benchmark:
         ):
             members = [entry for entry in entries if issubclass(entry.model, base_class) and not leaves_users_out(entry, data)]
             grids = [grid for entry in members if len(grid := entry.search_points(data.name)) > 1]
-            if len(grids) > 1:
+            on_fit = None
+            if data.test_with_search and base_class is LinearAutoencoder:
+                on_fit = self._tester(experiment, data, pair.test)
+            if len(grids) > 1 or on_fit is not None:
                 self.log(f"{data.name}: searching {name}, {pair.search.train.n_items:,} items")
+                recipes = [recipe for grid in grids for recipe in grid]
                 with self._summarized_warnings(data), suppress(*MODEL_ERRORS):  # reported when each model is searched
-                    score_together([recipe for grid in grids for recipe in grid], pair.search, metric, self.search_path)
+                    score_together(recipes, pair.search, experiment.choose, self.search_path, on_fit=on_fit)
 
     def _leave_users_out(
         self, experiment: Experiment, entries: list[ModelEntry], data: ExperimentData, split: Split, *, as_published: bool
@@ -304,6 +310,16 @@ class Benchmark:
             recipes += entry.search_points(data.name) + (entry.test_points(data.name) if as_published else [])
         if not recipes:
             return
+        self.log(f"{data.name}: leaving users out of linear autoencoders, {split.train.n_items:,} items")
+        on_fit, users = self._tester(experiment, data, split), data.sample_left_out(split.train)
+        try:
+            with self._summarized_warnings(data):
+                score_together(recipes, split.train, experiment.choose, self.search_path, on_fit=on_fit, users=users)
+        except MODEL_ERRORS as error:  # each model is then searched by itself
+            self.log(f"{data.name}: {error}")
+
+    def _tester(self, experiment: Experiment, data: ExperimentData, split: Split) -> Callable[[SharedFit, float], None]:
+        """Return what tests the recipes of a shared fit, given its seconds, and records a fit of each."""
         metrics = list(dict.fromkeys([*experiment.evaluated_metrics, *experiment.also]))
         parsed, task = parse_metrics(metrics), RankingTask.of(split.held_out, split.train.catalog)
         k = min(max(BREAKDOWN_CUTOFF, largest_cutoff(parsed)), split.train.n_items)
@@ -315,13 +331,7 @@ class Benchmark:
                 row |= self._report_lists(lists, task, split, metrics, row["key"])
                 self._index(self.journal.add(row))
 
-        self.log(f"{data.name}: leaving users out of linear autoencoders, {split.train.n_items:,} items")
-        users = data.sample_left_out(split.train)
-        try:
-            with self._summarized_warnings(data):
-                score_together(recipes, split.train, experiment.choose, self.search_path, on_fit=test, users=users)
-        except MODEL_ERRORS as error:  # each model is then searched by itself
-            self.log(f"{data.name}: {error}")
+        return test
 
     @contextmanager
     def _summarized_warnings(self, data: ExperimentData) -> Iterator[None]:
@@ -474,8 +484,8 @@ class Benchmark:
         Returns
         -------
         dict
-            Model → its paired difference from the best, with p-values corrected for the number of models. Models whose
-            per-user metrics are gone are left out.
+            Model → its paired difference from the best, as the journal has it, with p-values corrected for the number of
+            models. Models that were not compared with the best one are left out.
         """
         fits = {cell.model: cell.fit for cell in cells if cell.fit is not None and metric in cell.fit["metrics"]}
         if not fits:
@@ -485,10 +495,7 @@ class Benchmark:
         return correct_p_values({model: comparison for model, comparison in others.items() if comparison is not None})
 
     def compare(self, fit: JournalRow, reference: JournalRow, metric: str) -> Comparison | None:
-        """Return the paired difference of a fit from a reference: from the metrics of each user, or else from the journal."""
-        reports = self.load_report(fit["key"]), self.load_report(reference["key"])
-        if reports[0] is not None and reports[1] is not None:
-            return reports[0].compare(reports[1], metric)
+        """Return the paired difference of a fit from a reference, as the journal has it; None if it has none."""
         row = self.comparisons.get((fit["key"], reference["key"], metric))
         if row is None:
             return None
@@ -508,8 +515,11 @@ class Benchmark:
             if model not in fits or reference not in fits or fits[model]["key"] == fits[reference]["key"]:
                 continue
             keys = [fits[model]["key"], fits[reference]["key"]]
-            comparison = None if (*keys, metric) in self.comparisons else self.compare(fits[model], fits[reference], metric)
-            if comparison is not None:
+            if (*keys, metric) in self.comparisons:
+                continue
+            reports = [self.load_report(key) for key in keys]
+            if reports[0] is not None and reports[1] is not None:
+                comparison = reports[0].compare(reports[1], metric)
                 p_value = None if comparison.p_value != comparison.p_value else comparison.p_value  # NaN is not JSON
                 row: dict[str, Any] = {"kind": "comparison", "data": data.name, "fits": keys, "metric": metric}
                 row |= {"difference": comparison.difference, "stderr": comparison.stderr, "p_value": p_value}
