@@ -272,6 +272,46 @@ def test_softmax_bounds_ndcg_and_the_minimum_of_rg2_has_the_order_of_the_probabi
     np.testing.assert_allclose(gradients.positives + gradients.negatives, 0, atol=1e-12)
 
 
+def test_the_regret_of_rg2_bounds_that_of_dcg():
+    """DCG of the best order − DCG of the order of o ≤ C·√(RG²(o) − its minimum), with C² = 4/N·Σ 1/log₂²(1 + rank).
+
+    In expectation over relevances with probabilities p (Pu et al. 2025, Theorems 10 and 12).
+    """
+    rng, n = np.random.default_rng(0), 30
+    discount = 1 / np.log2(np.arange(2, n + 2))
+    ratios = []
+    for size in np.repeat([0.01, 0.1, 1, 10], 50):
+        p = rng.dirichlet(np.ones(n))
+        best, o = n * p - 1, n * p - 1 + size * rng.standard_normal(n)
+
+        def expected_rg2(scores, p=p):
+            return float(RG2Loss()(Scores(scores[None], p[None], scores[None], n))[0][0])
+
+        lost = (np.sort(p)[::-1] - p[np.argsort(-o)]) @ discount
+        ratios.append(lost / np.sqrt(4 / n * (discount**2).sum() * (expected_rg2(o) - expected_rg2(best))))
+    assert 0.05 < max(ratios) <= 1
+
+
+def test_the_generalization_bounds_of_rg2_say_nothing_at_any_size_of_data():
+    """With probability 1 − δ, error ≤ empirical error + ε (Pu et al. 2024, Eq. 29; 2025, Eq. 33), but ε > the largest loss."""
+    n_users, n_items, rank, n_interactions, delta, largest_loss = 6_040, 3_706, 64, 1_000_209, 0.05, 1.0
+    d = rank * (n_users + n_items) * log(16 * np.e * n_users / rank)  # pseudo-dimension
+
+    def bound_2024(log_interactions):
+        log_top = log(4 * (d + 1)) + 3 * log(largest_loss) + (d + 1) * log(32 * np.e * largest_loss)
+        return np.exp((log_top - log_interactions - log(delta)) / (d + 2))
+
+    def bound_2025(log_interactions):
+        lipschitz = 2 * (1 + n_items)  # its smallest value, for factors of length 0
+        log_top = log(d + 1) + 4 * log(largest_loss) + d + 1 + d * log(lipschitz)
+        return 16 * np.exp((log_top - log_interactions - log(delta)) / (d + 2))
+
+    assert bound_2024(log(n_interactions)) == pytest.approx(32 * np.e, rel=1e-3)
+    assert bound_2025(log(n_interactions)) == pytest.approx(16 * np.e * 2 * (1 + n_items), rel=1e-3)
+    assert bound_2024(1e6 * log(10)) > largest_loss  # not even with 10^1,000,000 interactions
+    assert bound_2025(1e6 * log(10)) > largest_loss
+
+
 def test_rg2_is_the_second_order_expansion_of_softmax():
     o = np.random.default_rng(2).standard_normal((1, 30))
     o -= o.mean()
