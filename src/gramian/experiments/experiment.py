@@ -9,9 +9,8 @@ also = ["coverage@20"]                                          # measured too, 
 [data.gowalla]
 split = "published"                                             # or strong, weak, leave-last with their `options`
 search_items = 20_000                                           # parameters are searched on the most popular items only
-search_users = 5_000                                            # and on a sample of the validation users, or of those left out
-leave_one_user_out = true                                       # autoencoders: by leave-one-user-out on the training part
-test_with_search = true                                         # autoencoders: test with the inverses of the search
+search_users = 5_000                                            # and on a sample of the validation users
+share_inverses = true                                           # autoencoders: fit those with the same inverse together
 
 [[model]]
 name = "EASE"                                                   # as printed
@@ -241,13 +240,11 @@ class ExperimentData:
     retrain
         Whether the model to test is trained on the validation items too.
     search_items, search_users
-        Search parameters on so many of the most popular items, and on a sample of so many validation users, or users left out.
-    leave_one_user_out
-        Choose full-rank autoencoders by exact leave-one-user-out on the training part instead: each inverse then serves the
-        search and the test.
-    test_with_search
-        Test full-rank autoencoders with the inverses of their search, for data whose search has the training part of the test.
-        Otherwise the chosen recipes are fitted again, one by one.
+        Search parameters on so many of the most popular items, and on a sample of so many validation users.
+    share_inverses
+        Fit and test full-rank autoencoders with the same inverse together, for large catalogs, where an inverse takes minutes.
+        Their fits have the time of that inverse, and no memory of their own. Where the search has the training part of the
+        test, as in a strong split, the inverses of the search are used.
     exclude_self
         Users and items are the nodes of one graph: neither recommend nor expect links of a node to itself.
     missing
@@ -267,8 +264,7 @@ class ExperimentData:
     retrain: bool = True
     search_items: int | None = None
     search_users: int | None = None
-    leave_one_user_out: bool = False
-    test_with_search: bool = False
+    share_inverses: bool = False
     exclude_self: bool = False
     missing: str | None = None
 
@@ -285,22 +281,11 @@ class ExperimentData:
             return str(MissingFile(expected, "an empty folder", f"Get them from {dataset.address}"))
         return None
 
-    def sample_left_out(self, train: Interactions) -> list[Any] | None:
-        """Return the users to leave out in a search: a fixed random sample of those with two items or more, or None for all."""
-        rows = np.flatnonzero(np.diff(train.matrix.indptr) >= 2)
-        if self.search_users is None or self.search_users >= len(rows):
-            return None
-        sample = np.random.default_rng(0).permutation(rows)[: self.search_users]
-        return [train.users[row] for row in np.sort(sample).tolist()]
-
     def load_splits(self) -> SplitPair:
         """Load, filter and split the data."""
         pair = self._load_and_split()
         search, test = (split.without_self_links() if self.exclude_self else split for split in (pair.search, pair.test))
         search = search if self.search_items is None else keep_popular_items(search, self.search_items)
-        if self.test_with_search and search.train is not test.train:
-            expected = f"a search and a test of {self.name} with one training part, as test_with_search asks for"
-            raise InvalidInput(expected, "two training parts", "Leave test_with_search out")
         return SplitPair(search if self.search_users is None else sample_users(search, self.search_users), test)
 
     def _load_and_split(self) -> SplitPair:

@@ -11,6 +11,7 @@ these rows.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,7 +28,6 @@ from gramian.core.recipe import Recipe
 from gramian.core.recommender import Recommender
 from gramian.core.registry import MODELS
 from gramian.core.scorer import SupportsFactors
-from gramian.data.interactions import Interactions
 from gramian.data.split import Split
 from gramian.errors import DamagedFile, Inaccurate, InvalidInput, MissingFile, NotEnoughMemory, NotSupported
 from gramian.evaluation.breakdown import by_activity, by_popularity
@@ -85,17 +85,6 @@ def new_fit_row(recipe: Recipe, data: ExperimentData, split: Split) -> dict[str,
     """Return a row for the fit of a recipe, without its cost and metrics."""
     facts = {"kind": "fit", "key": fit_key(split, recipe), "data": data.name, "split": split.fingerprint}
     return facts | {"recipe": recipe.to_json()}
-
-
-def leaves_users_out(entry: ModelEntry, data: ExperimentData) -> bool:
-    """Whether a model is chosen by leave-one-user-out: a full-rank autoencoder with several points, where the data asks so.
-
-    Without an l2 it may not exist: an item that one user has would have no penalty without that user.
-    """
-    if not (data.leave_one_user_out and issubclass(entry.model, LinearAutoencoder)):
-        return False
-    points = entry.search_points(data.name)
-    return len(points) > 1 and all(isinstance(recipe, LinearAutoencoder) and recipe.l2 > 0 for recipe in points)
 
 
 def short_hash(text: str) -> str:
@@ -246,8 +235,8 @@ class Benchmark:
                 self.log(f"{data.name}: skipped: {error}")
                 continue
             self._search_together(experiment, entries, data, pair)
-            if data.leave_one_user_out:
-                self._leave_users_out(experiment, entries, data, pair.test, as_published=as_published)
+            if data.share_inverses:
+                self._test_together(experiment, entries, data, pair, as_published=as_published)
             for entry in entries:
                 self._fill_cell(experiment, data, entry, pair)
             self._compare_models(experiment, data)
@@ -290,33 +279,36 @@ class Benchmark:
             (LinearAutoencoder, "linear autoencoders"),
             (SingularShrinkage, "models of one decomposition"),
         ):
-            members = [entry for entry in entries if issubclass(entry.model, base_class) and not leaves_users_out(entry, data)]
+            members = [entry for entry in entries if issubclass(entry.model, base_class)]
             grids = [grid for entry in members if len(grid := entry.search_points(data.name)) > 1]
-            on_fit = None
-            if data.test_with_search and base_class is LinearAutoencoder:
-                on_fit = self._tester(experiment, data, pair.test)
+            serves_test = data.share_inverses and base_class is LinearAutoencoder and pair.search.train is pair.test.train
+            on_fit = self._tester(experiment, data, pair.test) if serves_test else None
             if len(grids) > 1 or on_fit is not None:
                 self.log(f"{data.name}: searching {name}, {pair.search.train.n_items:,} items")
                 recipes = [recipe for grid in grids for recipe in grid]
                 with self._summarized_warnings(data), suppress(*MODEL_ERRORS):  # reported when each model is searched
                     score_together(recipes, pair.search, experiment.choose, self.search_path, on_fit=on_fit)
 
-    def _leave_users_out(
-        self, experiment: Experiment, entries: list[ModelEntry], data: ExperimentData, split: Split, *, as_published: bool
+    def _test_together(
+        self, experiment: Experiment, entries: list[ModelEntry], data: ExperimentData, pair: SplitPair, *, as_published: bool
     ) -> None:
-        """Score autoencoders by leave-one-user-out and test them with the same inverses, for cells that are filled later."""
+        """Fit and test autoencoders that share an inverse together, for cells that are filled later."""
         recipes: list[Recipe] = []
-        for entry in (entry for entry in entries if leaves_users_out(entry, data)):
-            recipes += entry.search_points(data.name) + (entry.test_points(data.name) if as_published else [])
-        if not recipes:
+        for entry in (entry for entry in entries if issubclass(entry.model, LinearAutoencoder)):
+            with suppress(*MODEL_ERRORS):  # reported when its cell is filled
+                recipes.append(self._choose_recipe(entry, data, pair.search, experiment.choose)[0])
+            recipes += entry.test_points(data.name) if as_published else []
+        pending = {key: recipe.canonical() for recipe in recipes if (key := fit_key(pair.test, recipe)) not in self.fits}
+        if not pending:
             return
-        self.log(f"{data.name}: leaving users out of linear autoencoders, {split.train.n_items:,} items")
-        on_fit, users = self._tester(experiment, data, split), data.sample_left_out(split.train)
-        try:
-            with self._summarized_warnings(data):
-                score_together(recipes, split.train, experiment.choose, self.search_path, on_fit=on_fit, users=users)
-        except MODEL_ERRORS as error:  # each model is then searched by itself
-            self.log(f"{data.name}: {error}")
+        self.log(f"{data.name}: fitting {len(pending):,} linear autoencoders, {pair.test.train.n_items:,} items")
+        test = self._tester(experiment, data, pair.test)
+        shared_fits = SharedFits(pair.test.train, np.float32, float("inf")).fit(list(pending.values()))
+        with self._summarized_warnings(data):
+            started = time.perf_counter()
+            for fit in shared_fits:
+                test(fit, time.perf_counter() - started)
+                started = time.perf_counter()
 
     def _tester(self, experiment: Experiment, data: ExperimentData, split: Split) -> Callable[[SharedFit, float], None]:
         """Return what tests the recipes of a shared fit, given its seconds, and records a fit of each."""
@@ -354,8 +346,7 @@ class Benchmark:
         }
         recorded = self.cells.get((experiment.name, data.name, entry.name), {})
         try:
-            searched = pair.test.train if leaves_users_out(entry, data) else pair.search
-            recipe, search = self._choose_recipe(entry, data, searched, experiment.choose)
+            recipe, search = self._choose_recipe(entry, data, pair.search, experiment.choose)
             if entry.refine is not None:
                 recipe, search = self._refine_recipe(entry, recipe, search, pair.search, experiment.choose, recorded)
             fit = self.fit_and_test(recipe, data, split, experiment.evaluated_metrics, experiment.also)
@@ -367,26 +358,20 @@ class Benchmark:
             self._index(self.journal.add(row))
 
     def _choose_recipe(
-        self, entry: ModelEntry, data: ExperimentData, searched: Split | Interactions, metric: str
+        self, entry: ModelEntry, data: ExperimentData, split: Split, metric: str
     ) -> tuple[Recipe, dict[str, Any] | None]:
-        """Return the best recipe on the validation split, or by leave-one-user-out, and facts about the search.
-
-        There are no facts about a single point.
-        """
+        """Return the best recipe on the validation split, and facts about the search; no facts about a single point."""
         points, grid = entry.search_points(data.name), entry.search_grid(data.name)
         if len(points) == 1:
             return points[0], None
-        train, leaves_out = (searched.train, False) if isinstance(searched, Split) else (searched, True)
-        users, n_items = data.sample_left_out(train) if leaves_out else None, train.n_items
-        self.log(f"{data.name}: searching {entry.name}, {len(points):,} points, {n_items:,} items")
+        self.log(f"{data.name}: searching {entry.name}, {len(points):,} points, {split.train.n_items:,} items")
         with self._summarized_warnings(data):
             if grid is None or (isinstance(grid, Mapping) and PAPER_UNITS not in grid):
-                search = tune(entry.model, searched, grid, metric, extend=False, journal=self.search_path, users=users)
+                search = tune(entry.model, split, grid, metric, extend=False, journal=self.search_path)
             else:
-                search = search_recipes(points, searched, metric, self.search_path, users)
+                search = search_recipes(points, split, metric, self.search_path)
         facts = {"objective": search.objective, "metric": metric, "value": search.value, "points": len(points)}
-        facts |= {"leave_one_user_out": True} if leaves_out else {}
-        return search.recipe, facts | {"items": n_items}
+        return search.recipe, facts | {"items": split.train.n_items}
 
     def _refine_recipe(
         self, entry: ModelEntry, recipe: Recipe, search: dict[str, Any] | None, split: Split, metric: str, recorded: JournalRow

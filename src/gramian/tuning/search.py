@@ -225,11 +225,10 @@ def tune(
 
 def score_together(
     recipes: Sequence[Recipe],
-    data: Split | Interactions,
+    split: Split,
     metric: str,
     journal: str | Path,
     on_fit: Callable[[SharedFit, float], None] | None = None,
-    users: Iterable[Any] | None = None,
 ) -> None:
     """Evaluate recipes of several models with shared fits, and write the outcomes to the journal for later searches.
 
@@ -239,39 +238,32 @@ def score_together(
     ----------
     recipes
         The points.
-    data, metric, journal, users
+    split, metric, journal
         As in `tune`.
     on_fit
         Called with every shared fit and its seconds before its outcomes are in the journal, to use the fit for more.
     """
-    search = RunningSearch(make_objective(data, metric, users=users), journal, np.float32)
+    search = RunningSearch(SplitObjective(split, metric), journal, np.float32)
     search.pruning_margin = float("inf")
     search.evaluate(recipes, on_fit=on_fit)
 
 
-def search_recipes(
-    recipes: Sequence[Recipe],
-    data: Split | Interactions,
-    metric: str,
-    journal: str | Path,
-    users: Iterable[Any] | None = None,
-) -> Search:
+def search_recipes(recipes: Sequence[Recipe], split: Split, metric: str, journal: str | Path) -> Search:
     """Search a list of recipes of one model.
 
     Parameters
     ----------
     recipes
         The points, which need not be the combinations of lists of values: `tune` is for those.
-    data, metric, journal, users
+    split, metric, journal
         As in `tune`.
 
     Returns
     -------
     Search
     """
-    if isinstance(data, Split):
-        warn_if_test_users(data)
-    search = RunningSearch(make_objective(data, metric, users=users), journal, np.float32)
+    warn_if_test_users(split)
+    search = RunningSearch(SplitObjective(split, metric), journal, np.float32)
     search.evaluate(recipes)
     return search.result(recipes)
 
@@ -282,11 +274,7 @@ def params_as_text(recipe: Recipe) -> dict[str, Any]:
 
 
 def make_objective(
-    data: Split | Interactions,
-    metric: MetricLike,
-    fold_in: float = 0.8,
-    seed: int = 0,
-    users: Iterable[Any] | None = None,
+    data: Split | Interactions, metric: MetricLike, fold_in: float, seed: int, users: Iterable[Any] | None
 ) -> Objective:
     """Return the objective of a search on a split or on interactions."""
     if isinstance(data, Split):
