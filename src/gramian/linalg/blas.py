@@ -37,7 +37,7 @@ def integer(value: int) -> object:
 
 def leading_dimension(matrix: np.ndarray) -> object:
     """The distance between two columns of a matrix in Fortran order. Rows must be adjacent."""
-    assert matrix.strides[0] == matrix.itemsize
+    assert matrix.strides[0] == matrix.itemsize or matrix.shape[0] == 1
     return integer(max(matrix.strides[1] // matrix.itemsize, matrix.shape[0], 1))
 
 

@@ -15,20 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
 from gramian.linalg.coefficients import Coefficients
-from gramian.linalg.symmetric import Symmetric, read_entry
-
-
-@njit(cache=True)
-def gather_entries(items, buffer, n, width):  # type: ignore[no-untyped-def]
-    # P_II in float64
-    out = np.empty((len(items), len(items)))
-    for a in range(len(items)):
-        for b in range(a + 1):
-            out[a, b] = out[b, a] = read_entry(items[a], items[b], buffer, n, width)
-    return out
+from gramian.linalg.symmetric import Symmetric
 
 
 @dataclass(frozen=True)
@@ -92,7 +81,7 @@ class ItemScore:
             The user's row of X.
         """
         x, slope = values.astype(np.float64), self.coefficients.slope
-        h = gather_entries(items, self.inverse.buffer, self.inverse.n, self.inverse.width)
+        h = self.inverse.entries(items)
         z, p = self.image[items], self.row[items]
         core = -np.outer(x, x) - slope * np.diag(x**2)
         m = core @ np.linalg.inv(np.eye(len(x)) + h @ core)

@@ -23,6 +23,7 @@ from numba import get_num_threads, njit, prange
 from gramian.linalg.sparse import compact_columns
 from gramian.linalg.symmetric import FULL_WIDTH, PANEL, Symmetric, locate_column
 from gramian.linalg.tasks import map_ahead, pop_or_create, task_queue
+from gramian.linalg.updated import UpdatedSymmetric
 
 FEW_USERS = 32  # up to this many, all scores of all users at once take less memory than one panel of a large batch
 USER_RANGE = 1024  # users multiplied and ranked in one go: their scores of a panel take 256 KB in float32
@@ -35,6 +36,9 @@ def inverse_panels(
     histories: sp.csr_array, matrix: Symmetric, factor: np.ndarray, diagonal: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield (first, histories · W[:, first : first + width]). A later panel overwrites the memory of this one."""
+    if isinstance(matrix, UpdatedSymmetric):
+        yield from updated_panels(histories, matrix, factor, diagonal)
+        return
     if matrix.is_full:
         yield from row_panels(histories, matrix.rows, factor, diagonal)
         return
@@ -134,6 +138,24 @@ def row_panels(
             panel = np.empty((n_users, n - first), rows.dtype)
         entries = histories.indptr, histories.indices, histories.data
         multiply_rows_kernel(panel, *entries, rows, first, factor, diagonal)
+        yield first, panel
+
+
+def updated_panels(
+    histories: sp.csr_array, matrix: UpdatedSymmetric, factor: np.ndarray, diagonal: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the panels of a full matrix with low-rank updates, whose right factor is multiplied like further rows of it."""
+    panels = row_panels(histories, matrix.base.rows, factor, diagonal)
+    if matrix.rank == 0:
+        yield from panels
+        return
+    n_users, rank, index = histories.shape[0], matrix.rank, histories.indices.dtype
+    encoded = -multiply_sparse(histories, matrix.left)
+    indptr, indices = np.arange(n_users + 1, dtype=index) * rank, np.tile(np.arange(rank, dtype=index), n_users)
+    corrections = sp.csr_array((encoded.ravel().astype(histories.dtype), indices, indptr), (n_users, rank))
+    further = row_panels(corrections, matrix.right, factor, np.zeros_like(diagonal))
+    for (first, panel), (_, correction) in zip(panels, further, strict=True):
+        panel += correction
         yield first, panel
 
 

@@ -139,6 +139,10 @@ class Symmetric:
                 return out
         return out
 
+    def entries(self, items: np.ndarray) -> np.ndarray:
+        """The rows and columns of a few items, in float64."""
+        return np.asarray(gather_entries(items, self.buffer, self.n, self.width))
+
     def dense(self) -> np.ndarray:
         """The full n × n matrix as an array, for small n and for tests."""
         require_memory(
@@ -169,6 +173,15 @@ def locate_column(column, n, width):  # type: ignore[no-untyped-def]
 def read_entry(i, j, buffer, n, width):  # type: ignore[no-untyped-def]
     # A[i, j], from the lower half
     return buffer[locate_column(min(i, j), n, width) + max(i, j)]
+
+
+@njit(cache=True)
+def gather_entries(items, buffer, n, width):  # type: ignore[no-untyped-def]
+    out = np.empty((len(items), len(items)))
+    for a in range(len(items)):
+        for b in range(a + 1):
+            out[a, b] = out[b, a] = read_entry(items[a], items[b], buffer, n, width)
+    return out
 
 
 def parse_dtype(dtype: str | type) -> type:

@@ -1,4 +1,4 @@
-"""Low-rank updates of an inverse P = A⁻¹ by Woodbury's identity, in place on the stored half, and bordered inverses.
+"""Low-rank updates of an inverse P = A⁻¹ by Woodbury's identity, in place or deferred, and bordered inverses.
 
 (A + Bᵀ C B)⁻¹ = P − G C (I + H C)⁻¹ Gᵀ    with G = P Bᵀ and H = B P Bᵀ
 
@@ -21,18 +21,14 @@ from gramian.linalg.gram import add_outer_product
 from gramian.linalg.product import inverse_panels
 from gramian.linalg.symmetric import Symmetric
 from gramian.linalg.tasks import task_queue
+from gramian.linalg.updated import UpdatedSymmetric
 
 COLUMNS_PER_TASK = 256  # of a block column, which are contiguous
 
 
 def update_inverse(inverse: Symmetric, rows: sp.csr_array, core: np.ndarray) -> None:
     """Turn the inverse of A into the inverse of A + Bᵀ C B, for sparse rows B and a small symmetric core C."""
-    g = np.empty((inverse.n, rows.shape[0]), inverse.dtype)
-    for first, panel in inverse_panels(rows, inverse, np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)):
-        g[first : first + panel.shape[1]] = panel.T
-    h = rows.astype(np.float64) @ g.astype(np.float64)
-    small = core @ np.linalg.inv(np.eye(len(core)) + h @ core)
-    weighted = g @ ((small + small.T) / 2).astype(inverse.dtype)  # symmetric in exact arithmetic, made so after rounding
+    weighted, g = factor_change(inverse, rows, core)
 
     def update(columns: tuple[int, int, np.ndarray]) -> None:
         first, start, values = columns
@@ -40,6 +36,22 @@ def update_inverse(inverse: Symmetric, rows: sp.csr_array, core: np.ndarray) -> 
 
     with task_queue() as run:
         run(update, cut_columns(inverse))
+
+
+def defer_update(inverse: UpdatedSymmetric, rows: sp.csr_array, core: np.ndarray) -> UpdatedSymmetric:
+    """Return the inverse of A + Bᵀ C B as an update of the inverse of A that is not subtracted yet."""
+    weighted, g = factor_change(inverse, rows, core)
+    return inverse.defer(weighted, g.T)
+
+
+def factor_change(inverse: Symmetric, rows: sp.csr_array, core: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return G C (I + H C)⁻¹ and G, whose product G C (I + H C)⁻¹ Gᵀ a change of A takes away from its inverse."""
+    g = np.empty((inverse.n, rows.shape[0]), inverse.dtype)
+    for first, panel in inverse_panels(rows, inverse, np.ones(inverse.n, inverse.dtype), np.zeros(inverse.n, inverse.dtype)):
+        g[first : first + panel.shape[1]] = panel.T
+    h = rows.astype(np.float64) @ g.astype(np.float64)
+    small = core @ np.linalg.inv(np.eye(len(core)) + h @ core)
+    return g @ ((small + small.T) / 2).astype(inverse.dtype), g  # symmetric in exact arithmetic, made so after rounding
 
 
 def cut_columns(matrix: Symmetric) -> Iterator[tuple[int, int, np.ndarray]]:

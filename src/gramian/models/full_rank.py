@@ -26,7 +26,8 @@ from gramian.linalg.inverse_by_users import by_users_bytes, invert_by_users, pre
 from gramian.linalg.resumable import ResumableSweep, clear_scratch, scratch_file_bytes
 from gramian.linalg.sparse import csr_from_sorted, squared_column_norms
 from gramian.linalg.symmetric import BLOCK_WIDTH, Symmetric
-from gramian.linalg.woodbury import pad_inverse, update_inverse
+from gramian.linalg.updated import MAX_DEFERRED_RANK, UpdatedSymmetric
+from gramian.linalg.woodbury import defer_update, pad_inverse, update_inverse
 from gramian.models.scorers import InverseWeights
 from gramian.progress import track
 
@@ -186,7 +187,7 @@ def update_for_users(
     Parameters
     ----------
     inverse
-        The inverse before the change, which stays as it is.
+        The inverse before the change, which stays as it is. A change of an `UpdatedSymmetric` is deferred.
     coefficients, s
         The penalty, and its s after the change.
     after, change
@@ -203,9 +204,15 @@ def update_for_users(
         reason = f"a change of rank {rank:,} for {len(s):,} items" if is_definite else "items without interactions and penalty"
         warnings.warn(f"The update is {reason}. Fitting again.", RefitWarning, stacklevel=5)
         return None
-    updated = pad_inverse(inverse, 1 / coefficients.penalty(np.zeros(len(s) - inverse.n)))
-    for rows, core in track(batches, "updating"):
-        update_inverse(updated, rows, core)
+    if isinstance(inverse, UpdatedSymmetric) and inverse.n == len(s) and inverse.rank + rank <= MAX_DEFERRED_RANK:
+        for rows, core in batches:
+            inverse = defer_update(inverse, rows, core)
+        updated: Symmetric = inverse
+    else:
+        complete = inverse.subtracted() if isinstance(inverse, UpdatedSymmetric) else inverse
+        updated = pad_inverse(complete, 1 / coefficients.penalty(np.zeros(len(s) - inverse.n)))
+        for rows, core in track(batches, "updating"):
+            update_inverse(updated, rows, core)
     residual = inverse_residual(updated, after, squared_column_norms(after), coefficients.penalty(s))
     if residual < TOLERANCE[updated.dtype]:
         return UpdatedInverse(updated, residual)

@@ -37,6 +37,7 @@ from gramian.linalg.product import (
 from gramian.linalg.reranking import compare_symmetric, compare_vectors
 from gramian.linalg.sparse import scale_columns
 from gramian.linalg.symmetric import PANEL, Symmetric
+from gramian.linalg.updated import UpdatedSymmetric
 from gramian.validation import is_number
 
 SPARSE_SCORES = 1 << 24  # scores of sparse weights that are in memory at once: 64 MB
@@ -67,7 +68,7 @@ class SymmetricWeights(Scorer):
         return inverse_panels(histories, self.matrix, self.scale, self.diagonal)
 
     def visit_panels(self, histories: sp.csr_array, visit: VisitPanel) -> None:
-        if self.matrix.is_full or histories.shape[0] <= FEW_USERS:
+        if isinstance(self.matrix, UpdatedSymmetric) or self.matrix.is_full or histories.shape[0] <= FEW_USERS:
             super().visit_panels(histories, visit)
         else:
             visit_inverse_panels(histories, self.matrix, self.scale, self.diagonal, visit)
@@ -104,7 +105,7 @@ class InverseWeights(Scorer):
     Parameters
     ----------
     inverse
-        P, half of which is stored.
+        P, half of which is stored, or all of it, perhaps with updates.
     factor, diagonal
         One number each per item.
     """
@@ -127,7 +128,14 @@ class InverseWeights(Scorer):
 
     def expand(self, n_threads: int = 1) -> InverseWeights:
         """Return the same weights with the full P in memory: twice the bytes, and many times faster for a few users."""
-        return InverseWeights(expand(self.inverse, n_threads), self.factor, self.diagonal)
+        full = self.inverse if isinstance(self.inverse, UpdatedSymmetric) else expand(self.inverse, n_threads)
+        return InverseWeights(full, self.factor, self.diagonal)
+
+    def with_inverse(self, inverse: Symmetric) -> InverseWeights:
+        """Return the same weights with P in another form."""
+        weights = InverseWeights(inverse, self.factor, self.diagonal)
+        weights.measured = self.measured
+        return weights
 
     def compact(self) -> InverseWeights:
         """Return the same weights with half of P, which is what is saved."""
@@ -158,12 +166,20 @@ class InverseWeights(Scorer):
         return self.symmetric.weights()
 
     def save(self) -> SavedScorer:
-        arrays = {"inverse": self.inverse.buffer, "factor": self.factor, "diagonal": self.diagonal}
-        return {"n": self.inverse.n, "width": self.inverse.width}, arrays
+        stored, arrays = self.inverse, {"factor": self.factor, "diagonal": self.diagonal}
+        if isinstance(self.inverse, UpdatedSymmetric):
+            stored, arrays = self.inverse.base, arrays | {"left": self.inverse.left, "right": self.inverse.right}
+        return {"n": stored.n, "width": stored.width}, {"inverse": stored.buffer} | arrays
 
     @staticmethod
     def load(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> InverseWeights:
-        return InverseWeights(*_load_symmetric(facts, arrays["inverse"], arrays["factor"], arrays["diagonal"]))
+        base, *scales = _load_symmetric(facts, arrays["inverse"], arrays["factor"], arrays["diagonal"])
+        if "left" not in arrays:
+            return InverseWeights(base, *scales)
+        left, right = arrays["left"], arrays["right"]
+        require_content(left.ndim == 2 and left.shape == right.T.shape == (base.n, len(right)), "two factors of one rank")
+        require_content(base.is_full and left.dtype == right.dtype == base.dtype, "factors beside a full matrix, of its type")
+        return InverseWeights(UpdatedSymmetric(base, left, right), *scales)
 
 
 def normalised_row(matrix: Symmetric, item: int) -> np.ndarray:
@@ -174,8 +190,13 @@ def normalised_row(matrix: Symmetric, item: int) -> np.ndarray:
 
 def compare_normalised(matrix: Symmetric, lists: np.ndarray) -> np.ndarray:
     """Return M_ij / √(M_ii M_jj) for all pairs of columns in each list."""
-    compared = compare_symmetric(lists, matrix.buffer, matrix.n, matrix.width, correlation_scale(matrix))
-    return np.asarray(compared)
+    scale = correlation_scale(matrix)
+    base = matrix.base if isinstance(matrix, UpdatedSymmetric) else matrix
+    compared = np.asarray(compare_symmetric(lists, base.buffer, base.n, base.width, scale))
+    if isinstance(matrix, UpdatedSymmetric):
+        for pairs, columns in zip(compared, lists, strict=True):
+            pairs -= (matrix.left[columns] * scale[columns, None]) @ (matrix.right[:, columns] * scale[columns])
+    return compared
 
 
 def correlation_scale(matrix: Symmetric) -> np.ndarray:

@@ -161,10 +161,13 @@ class Service:
             await self.warm_up(served)
 
     async def warm_up_reranking(self) -> None:
-        """Load the kernels of what few requests need, after the service is ready: a failure concerns these requests alone."""
+        """Load the kernels of what few requests need, after the service is ready: a failure concerns these requests alone.
+
+        On a new machine they are compiled, which takes many seconds. It must not hold up a queue of requests.
+        """
         for served in [served for served in self.registry.models.values() if not served.is_broken]:
             try:
-                await asyncio.get_running_loop().run_in_executor(self.lookups.executor, served.warm_up_reranking)
+                await to_thread(served.warm_up_reranking)
             except Exception:
                 SERVICE_LOG.exception("%s: re-ranking failed in the warm-up", served.name)
 

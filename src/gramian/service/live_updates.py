@@ -6,8 +6,8 @@ one. The model is saved from time to time, after which the log drops what the sa
 deletion, so that neither folder nor log has a trace of the user (`model_saver.py`). After a kill, the log is applied from where
 the saved model stopped.
 
-An update of an item-item model reads the full matrix P that is served, and writes the new one into the memory of the version
-before it.
+An update of an item-item model does not rewrite the full matrix P that is served: its thin factors are served beside P at once,
+and a thread subtracts them later (`consolidation.py`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ from gramian.errors import InvalidInput, NotSupported, UnknownId
 from gramian.io.event_log import Event, EventLog, LogRecord
 from gramian.linalg.memory import available_bytes
 from gramian.linalg.recycled import allocate_from
+from gramian.linalg.updated import UpdatedSymmetric
 from gramian.models.scorers import InverseWeights
 from gramian.service import SERVICE_LOG
+from gramian.service.consolidation import Consolidation
 from gramian.service.json_ids import JsonId
 from gramian.service.metrics import Metrics
 from gramian.service.model_registry import ModelRegistry
@@ -72,6 +74,7 @@ class LiveModel:
         self.log = EventLog(log_folder / f"{name}.log", start=self.model.log_position)
         self.saver = ModelSaver(name, registry, self.log)
         self.memory, self.holds_trace = registry.memories[name], False  # of users who were forgotten, in spare memory
+        self.consolidation = Consolidation(name, self.memory)
         self.receipts: dict[int, Future[dict[str, Any]]] = {}  # by the number of the record, for requests that wait
         self.wake, self.is_stopped = threading.Event(), threading.Event()
         self.thread: threading.Thread | None = None
@@ -93,6 +96,7 @@ class LiveModel:
         self.wake.set()
         if self.thread is not None:
             self.thread.join()
+        self.consolidation.finish()
         self.saver.finish()
 
     def parse_event(self, event: Event) -> Event:
@@ -162,11 +166,14 @@ class LiveModel:
         for is_deletion, group in groupby(self.log.read(self.model.log_position), lambda record: bool(record.forget)):
             records = list(group)
             while records and not self.is_stopped.is_set():
+                self._serve_consolidated()
                 n = 1 if is_deletion else count_records(records)
                 now, records = records[:n], records[n:]
                 if not (self._forget(now[0]) if is_deletion else self._observe(now)):
                     return  # the folder was replaced meanwhile: start again from its model
-        if self.holds_trace and self.memory.clear():
+        self._serve_consolidated()
+        self.consolidation.begin(self.model)
+        if self.holds_trace and not self.consolidation.is_running and not has_updates(self.model) and self.memory.clear():
             self.holds_trace = False
         self.saver.save_in_time(self.model, SAVE_SECONDS)
 
@@ -190,11 +197,22 @@ class LiveModel:
         return self._swap(updated, records[-1], len(events))
 
     def _model_to_update(self) -> Recommender:
-        """Return the model, with half of its matrix where memory does not allow for another full one."""
+        """Return the model in the form that defers updates, or half of its matrix where memory does not allow for another
+        full one."""
         scorer = self.model.scorer
-        needs_memory = isinstance(scorer, InverseWeights) and scorer.inverse.is_full and not self.memory.spare
-        is_scarce = needs_memory and scorer.full_bytes > available_bytes() / 2  # type: ignore[attr-defined]
-        return self.model.compact() if is_scarce else self.model
+        if not isinstance(scorer, InverseWeights) or not scorer.inverse.is_full:
+            return self.model
+        if not self.memory.spare and scorer.full_bytes > available_bytes() / 2:
+            return self.model.compact()
+        if isinstance(scorer.inverse, UpdatedSymmetric):
+            return self.model
+        return self.model.with_scorer(scorer.with_inverse(UpdatedSymmetric.of(scorer.inverse)))
+
+    def _serve_consolidated(self) -> None:
+        """Serve the matrix from which updates were subtracted, if it is ready."""
+        consolidated = self.consolidation.apply(self.model)
+        if consolidated is not None:
+            self._publish(consolidated)
 
     def _to_interactions(self, events: Sequence[Event]) -> Interactions:
         users, items = self.served.users, self.served.items
@@ -245,6 +263,14 @@ class LiveModel:
         model = Recommender(
             updated.scorer, updated.recipe, updated.catalog, updated.histories, self.model.card, log_position=record.number
         )
+        if not self._publish(model):
+            return False
+        self.metrics.updates.labels(self.name, "applied").inc()
+        self.metrics.applied_events.labels(self.name).inc(n_events)
+        return True
+
+    def _publish(self, model: Recommender) -> bool:
+        """Serve a model, unless the folder was replaced meanwhile."""
         served = ServedModel(self.name, model)
         self.registry.prepare(served)
         with self.registry.locks[self.name]:
@@ -252,9 +278,13 @@ class LiveModel:
                 return False
             self.registry.publish(served)
             self.served, self.model = served, served.model
-        self.metrics.updates.labels(self.name, "applied").inc()
-        self.metrics.applied_events.labels(self.name).inc(n_events)
         return True
+
+
+def has_updates(model: Recommender) -> bool:
+    """Whether a model has updates that have not been subtracted from its matrix."""
+    scorer = model.scorer
+    return isinstance(scorer, InverseWeights) and isinstance(scorer.inverse, UpdatedSymmetric) and scorer.inverse.rank > 0
 
 
 def count_records(records: Sequence[LogRecord]) -> int:

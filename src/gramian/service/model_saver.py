@@ -8,6 +8,8 @@ later deletion cancels this, since the thread would write what the next user has
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ from gramian.service.model_registry import ModelRegistry, folder_version
 
 SAVED_AT_ONCE_BYTES = 1 << 26  # of fitted arrays, which are hashed and written in about 0.3 s
 RETRY_SECONDS = 30.0  # after a save or an update that failed
+LOW_PRIORITY = 10  # as of `nice`: about a tenth of what a thread that answers requests gets
 
 
 class Superseded(Exception):
@@ -62,6 +65,7 @@ class ModelSaver:
             self.thread.start()
 
     def _run(self, model: Recommender) -> None:
+        lower_priority()
         try:
             self.save(model)
             self.has_failed = False
@@ -107,3 +111,10 @@ class ModelSaver:
             self._proceed()
             yield
             self.registry.versions[self.name] = folder_version(self.folder)
+
+
+def lower_priority() -> None:
+    """Let the system prefer all other threads to this one and those that it starts, where it can (Linux)."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOW_PRIORITY)

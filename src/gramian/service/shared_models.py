@@ -26,6 +26,7 @@ from gramian.io.model_folder import SCORER_PREFIX, pack_model, unpack_model
 from gramian.io.safetensors import BYTES_PER_WRITE, list_chunks, view_safetensors
 from gramian.linalg.memory import require_memory
 from gramian.linalg.recycled import RecycledMemory, find_root
+from gramian.linalg.updated import UpdatedSymmetric
 from gramian.models.scorers import InverseWeights
 
 MATRIX = f"{SCORER_PREFIX}inverse"  # the array that has a file of its own
@@ -86,12 +87,21 @@ class SharedModel:
             os.close(descriptor)
 
 
-def find_shared_file(model: Recommender) -> SharedFile | None:
-    """Return the file of the full matrix of a model, if it has one that is shared."""
+def find_full_matrix(model: Recommender) -> np.ndarray | None:
+    """Return the entries of the full matrix of a model, if it has one."""
     scorer = model.scorer
     if type(scorer) is not InverseWeights or not scorer.inverse.is_full:
         return None
-    owner = find_root(scorer.inverse.buffer).base
+    matrix = scorer.inverse.base if isinstance(scorer.inverse, UpdatedSymmetric) else scorer.inverse
+    return matrix.buffer
+
+
+def find_shared_file(model: Recommender) -> SharedFile | None:
+    """Return the file of the full matrix of a model, if it has one that is shared."""
+    entries = find_full_matrix(model)
+    if entries is None:
+        return None
+    owner = find_root(entries).base
     owner = owner.obj if isinstance(owner, memoryview) else owner
     return owner if isinstance(owner, SharedFile) else None
 

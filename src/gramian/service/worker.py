@@ -38,7 +38,7 @@ from gramian.service.middleware.body_limits import BodyLimits
 from gramian.service.model_registry import ModelRegistry
 from gramian.service.served_model import ServedModel
 from gramian.service.server import LimitedServer, configure_logging, start_garbage_collection
-from gramian.service.shared_models import SharedModel, map_model
+from gramian.service.shared_models import SharedModel, find_full_matrix, map_model
 from gramian.service.shared_registry import MESSAGE_BYTES, MODEL_SOCKET
 from gramian.service.work_queue import RETRY_AFTER
 
@@ -145,8 +145,9 @@ class ModelReceiver:
         served.warm_up()
         self.loaded[message["number"]] = served
         if shared.matrix is not None:
-            matrix = served.model.scorer.inverse.buffer  # type: ignore[attr-defined]
-            self.matrices[message["number"]] = weakref.ref(find_root(matrix))
+            entries = find_full_matrix(served.model)
+            assert entries is not None
+            self.matrices[message["number"]] = weakref.ref(find_root(entries))
 
     def _serve(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
         served = self.loaded.pop(message["number"])
