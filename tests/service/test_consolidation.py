@@ -12,7 +12,7 @@ from gramian.linalg.recycled import RecycledMemory
 from gramian.linalg.updated import UpdatedSymmetric
 from gramian.service import consolidation as module
 from gramian.service.consolidation import Consolidation
-from gramian.service.live_updates import has_updates
+from gramian.service.live_updates import deferred_rank
 
 RECIPE = gr.EASE(l2=5)
 
@@ -33,11 +33,11 @@ def consolidation():
 
 
 def test_the_new_matrix_has_no_updates_and_the_same_weights(model, consolidation):
-    assert has_updates(model)
+    assert deferred_rank(model)
     consolidation.begin(model)
     consolidation.finish()
     consolidated = consolidation.apply(model)
-    assert not has_updates(consolidated)
+    assert not deferred_rank(consolidated)
     np.testing.assert_allclose(consolidated.weights(), RECIPE.fit(model.histories).weights(), atol=2e-4)
     assert consolidation.apply(consolidated) is None
     consolidation.begin(consolidated)  # which has nothing to subtract
@@ -86,4 +86,4 @@ def test_a_failure_is_logged_and_tried_again_later(model, consolidation, monkeyp
     monkeypatch.setattr(module, "RETRY_SECONDS", 0.0)
     consolidation.begin(model)
     consolidation.finish()
-    assert not has_updates(consolidation.apply(model))
+    assert not deferred_rank(consolidation.apply(model))

@@ -267,3 +267,23 @@ def test_a_followed_folder_is_learned_line_by_line_exactly_once(folder, tmp_path
         create_app([folder], log=tmp_path / "log", follow=tmp_path / "nothing")
     with pytest.raises(gr.errors.InvalidInput, match="log=folder"):
         create_app([folder], follow=source)
+
+
+def test_small_updates_are_subtracted_once_none_has_come_for_a_while(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(live_updates, "SETTLING_SECONDS", 3_600)
+    registry = ModelRegistry([folder])
+
+    def rank():
+        return live_updates.deferred_rank(registry.models["ease"].model)
+
+    with run_app(create_app(registry, log=tmp_path / "log")) as client:
+        wait_until(lambda: registry.memories["ease"].spare)  # reserved before the first update
+        wait_for(client, send(client, ("one", "item-01"), ("two", "item-02")).json()["number"])
+        assert rank() == 2  # the first update does not rewrite the matrix either
+        monkeypatch.setattr(live_updates, "CONSOLIDATED_RANK", 3)
+        wait_for(client, send(client, ("three", "item-03")).json()["number"])
+        wait_until(lambda: rank() == 0)
+        wait_for(client, send(client, ("four", "item-04")).json()["number"])
+        assert rank() == 1
+        monkeypatch.setattr(live_updates, "SETTLING_SECONDS", 0)
+        wait_until(lambda: rank() == 0)

@@ -103,6 +103,9 @@ def test_a_save_that_fails_is_tried_again_later(saver, texts, monkeypatch):
 
     model = gr.EASE(l2=5).fit(texts)
     saver.save(model, is_complete=False)
+    saver.save_in_time(model, 60)
+    assert not saver.thread.is_alive()  # a deletion within the next seconds would cancel it
+    monkeypatch.setattr(model_saver, "COMPLETION_SECONDS", 0)
     with monkeypatch.context() as patch:
         patch.setattr(model_saver, "save_model_folder", fail)
         saver.save_in_time(model, 60)

@@ -102,7 +102,7 @@ def test_enormous_weights_are_answered_once_and_in_json(name, client):
 
 def test_infinite_scores_are_refused_once_and_in_json(folders, monkeypatch):
     with run_app(create_app(folders[-1:])) as client, connect(client) as line:
-        monkeypatch.setattr(ServedModel, "recommend", lambda self, request: {"score": float("inf")})
+        monkeypatch.setattr(ServedModel, "recommend_together", lambda self, requests: [{"score": float("inf")}])
         line.sendall(encode_request("/recommend", {}) + b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         received = read_to_end(line)
         assert received.startswith(b"HTTP/1.1 422")
@@ -128,7 +128,7 @@ def test_a_full_queue_refuses_at_once(folders, monkeypatch):
     monkeypatch.setattr(endpoints, "MAX_SINGLES", 1)
     monkeypatch.setattr(endpoints, "MAX_BATCHES", 1)
     with run_app(create_app(folders[-1:])) as client, ThreadPoolExecutor(2) as pool:
-        single, batch = Gate(monkeypatch, ServedModel, "recommend"), Gate(monkeypatch, ServedModel, "recommend_batch")
+        single, batch = Gate(monkeypatch, ServedModel, "recommend_together"), Gate(monkeypatch, ServedModel, "recommend_batch")
         waiting = [pool.submit(client.post, "/recommend", json={"history": [260]})]
         waiting += [pool.submit(client.post, "/recommend/batch", json={"histories": [[260]]})]
         wait_until(lambda: single.n_calls == batch.n_calls == 1)
@@ -146,7 +146,7 @@ def test_a_full_queue_refuses_at_once(folders, monkeypatch):
 
 def test_a_request_that_waits_too_long_is_refused(folders, monkeypatch):
     with run_app(create_app(folders[-1:])) as client, ThreadPoolExecutor(1) as pool:
-        gate = Gate(monkeypatch, ServedModel, "recommend")
+        gate = Gate(monkeypatch, ServedModel, "recommend_together")
         first = pool.submit(client.post, "/recommend", json={})
         wait_until(lambda: gate.n_calls == 1)
         monkeypatch.setattr(work_queue, "MAX_WAIT", 0.1)

@@ -25,7 +25,8 @@ from gramian.data.summary import ReadSummary
 from gramian.data.tables import Columns, as_table, column_names, select_columns, to_series
 from gramian.data.weights import compute_weights, warn_of_heavy_tail
 from gramian.errors import InvalidInput
-from gramian.linalg.sparse import csr_from_sorted, pad_shape, row_of_entry
+from gramian.linalg.finite import is_all_finite
+from gramian.linalg.sparse import count_columns, csr_from_sorted, pad_shape, row_of_entry
 from gramian.validation import is_number
 
 
@@ -63,7 +64,7 @@ class Interactions:
 
     def __post_init__(self) -> None:
         liked = self.matrix.indices[self.matrix.data > 0] if self.has_dislikes else self.matrix.indices
-        counts = np.bincount(liked, minlength=self.n_items)
+        counts = count_columns(liked, self.n_items)
         object.__setattr__(self, "catalog", self.catalog.with_popularity(counts))
 
     @staticmethod
@@ -227,7 +228,7 @@ class Interactions:
         for ids in (self.users.values, self.items.values):
             digest.update(ids.astype("<i8").tobytes() if ids.dtype == np.int64 else repr(ids.tolist()).encode())
         for array, dtype in ((self.matrix.indptr, "<i8"), (self.matrix.indices, "<i4"), (self.matrix.data, "<f4")):
-            digest.update(array.astype(dtype).tobytes())
+            digest.update(np.ascontiguousarray(array, dtype).data)  # not copied where it has the type already
         if self.kinds is not None:
             digest.update(repr(self.kinds).encode())
         return digest.hexdigest()
@@ -447,7 +448,8 @@ class Interactions:
         matrix = sp.csr_array(pad_shape(self.matrix, shape) + added.matrix)
         if self.is_binary and events.is_binary:
             matrix.data[:] = 1
-        require_finite_numbers(pl.Series("merged weights", matrix.data))
+        if not is_all_finite(matrix.data):
+            require_finite_numbers(pl.Series("merged weights", matrix.data))
         times = None
         if self.times is not None and added.times is not None:
             rows, columns = (

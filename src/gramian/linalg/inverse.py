@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
+from numba import njit
 from scipy.linalg import get_lapack_funcs
 
 from gramian.errors import Inaccurate
@@ -149,7 +150,8 @@ def inverse_residual(inverse: SymmetricOperator, x: sp.csr_array, s: np.ndarray,
     """
     scale = 1 / np.sqrt(s + penalty)
     scaled = scale[:, None] * draw_probes(inverse)
-    image = x.T @ (x @ scaled) + penalty[:, None] * scaled
+    image = penalty[:, None] * scaled
+    add_gram_product(image, x.indptr, x.indices, x.data, scaled)
     return measure_residual(inverse, scale, image.astype(inverse.dtype))
 
 
@@ -218,3 +220,18 @@ def invert_factor(pivot: np.ndarray, first: int) -> np.ndarray:
         raise Inaccurate("a positive definite matrix", item, INACCURATE_REMEDY)
     inverse_factor: np.ndarray = trtri(factor, lower=1, overwrite_c=1)[0]
     return inverse_factor
+
+
+@njit(cache=True, nogil=True)
+def add_gram_product(out, indptr, columns, values, right):  # type: ignore[no-untyped-def]
+    # out += XᵀX · right for a few columns, in their precision: SciPy would copy the values of X in it
+    width = right.shape[1]
+    products = np.empty(width)
+    for user in range(len(indptr) - 1):
+        products[:] = 0
+        for entry in range(indptr[user], indptr[user + 1]):
+            for column in range(width):
+                products[column] += values[entry] * right[columns[entry], column]
+        for entry in range(indptr[user], indptr[user + 1]):
+            for column in range(width):
+                out[columns[entry], column] += values[entry] * products[column]

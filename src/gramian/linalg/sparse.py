@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-
-ENTRIES_PER_CHUNK = 2**20
+from numba import njit
 
 
 def csr_from_sorted(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
@@ -87,13 +86,26 @@ def mean_shares(x: sp.csr_array, shares: sp.csr_array) -> sp.csr_array:
     return normalise_rows(total.sorted_indices(), 1, np.float64)
 
 
+@njit(cache=True, nogil=True)
+def count_columns(columns, n):  # type: ignore[no-untyped-def]
+    # np.bincount would copy the columns as 64-bit integers
+    counts = np.zeros(n, np.int64)
+    for column in columns:
+        counts[column] += 1
+    return counts
+
+
 def squared_column_norms(x: sp.csr_array) -> np.ndarray:
-    """Return the diagonal of XᵀX in float64, summed in chunks so that the values are never copied as a whole."""
+    """Return the diagonal of XᵀX in float64."""
     total = np.zeros(x.shape[1])
-    for start in range(0, x.nnz, ENTRIES_PER_CHUNK):
-        chunk = slice(start, start + ENTRIES_PER_CHUNK)
-        total += np.bincount(x.indices[chunk], x.data[chunk].astype(np.float64) ** 2, x.shape[1])
+    add_squares(total, x.indices, x.data)
     return total
+
+
+@njit(cache=True, nogil=True)
+def add_squares(total, columns, values):  # type: ignore[no-untyped-def]
+    for entry in range(len(columns)):
+        total[columns[entry]] += float(values[entry]) ** 2
 
 
 def stack_rows(x: sp.csr_array, rows: np.ndarray) -> sp.csr_array:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 from numba import set_num_threads
 
 from gramian.core.recommender import Recommender
+from gramian.errors import NotEnoughMemory
+from gramian.linalg.memory import available_bytes
 from gramian.linalg.recycled import RecycledMemory, allocate_from
 from gramian.linalg.symmetric import Symmetric
 from gramian.linalg.updated import UpdatedSymmetric
@@ -43,6 +46,18 @@ class Consolidation:
     def is_running(self) -> bool:
         """Whether the thread is at work."""
         return self.thread.is_alive()
+
+    def reserve(self, model: Recommender) -> None:
+        """Start to get the memory for the first new matrix: the system clears it, which takes seconds."""
+        scorer = model.scorer
+        if isinstance(scorer, InverseWeights) and scorer.inverse.is_full and scorer.full_bytes <= available_bytes() / 2:
+            self.thread = threading.Thread(target=self._reserve, args=(scorer.inverse,), name=f"memory of {self.name}")
+            self.thread.start()
+
+    def _reserve(self, inverse: Symmetric) -> None:
+        lower_priority()
+        with allocate_from(self.memory), suppress(NotEnoughMemory):
+            Symmetric.empty(inverse.n, inverse.dtype.type, inverse.width).buffer[:] = 0  # and dropped: it is spare then
 
     def begin(self, model: Recommender) -> None:
         """Start to subtract the updates of a model, if it has any and the thread is idle."""

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,7 +27,7 @@ from gramian.service.model_card import build_model_card
 from gramian.service.model_registry import ModelRegistry
 from gramian.service.schemas import MAX_HISTORY_LENGTH, MAX_LIST_LENGTH
 from gramian.service.served_model import ServedModel
-from gramian.service.work_queue import RETRY_AFTER, WorkQueue
+from gramian.service.work_queue import RETRY_AFTER, MicroBatcher, WorkQueue
 
 R = TypeVar("R")
 NOTHING_LIVE: Mapping[str, LiveModel] = {}
@@ -124,6 +124,7 @@ class Service:
         self.journal = None if journal is None else Leaderboard(journal)
         # Single requests are scored on one core: waking the others would take longer than the work.
         self.singles, self.batches = WorkQueue("single", MAX_SINGLES, 1), WorkQueue("batch", MAX_BATCHES, n_threads)
+        self.recommendations = MicroBatcher(self.singles, self.answer_lists)
         self.lookups, self.writes = WorkQueue("look-up", MAX_LOOKUPS, n_threads), WorkQueue("write", MAX_WRITES, 1)
         self.model_cards: WeakKeyDictionary[ServedModel, dict[str, Any]] = WeakKeyDictionary()  # a replaced model must go
         self.is_warm = self.is_reloading = False
@@ -226,16 +227,34 @@ class Service:
 
     async def recommend(self, request: Request) -> Response:
         """Return the best items for a user, a history, or both."""
-        body = await read_json(request)
+        return await self.recommendations.run(await read_json(request))
 
-        def respond() -> Response:
-            options = schemas.RecommendRequest.model_validate_json(body)
-            served = self.find_model(options.model)
-            response = AsciiJSONResponse(served.recommend(options))
-            self.metrics.lists.labels(served.name).inc()
-            return response
+    def answer_lists(self, bodies: Sequence[bytes]) -> list[Response | Exception]:
+        """Return the response to each of some requests for a list, or its error. Like requests are answered in one call."""
+        outcomes: dict[int, Response | Exception] = {}
+        alike: dict[Hashable, list[tuple[int, schemas.RecommendRequest]]] = {}
+        for number, body in enumerate(bodies):
+            try:
+                options = schemas.RecommendRequest.model_validate_json(body)
+                served = self.find_model(options.model)
+                alike.setdefault((served, served.group(options) or number), []).append((number, options))
+            except Exception as error:
+                outcomes[number] = error
+        for (served, _), members in alike.items():  # type: ignore[misc]
+            numbers, requests = zip(*members, strict=True)
+            outcomes |= zip(numbers, self.answer_alike(served, requests), strict=True)
+        return [outcomes[number] for number in range(len(bodies))]
 
-        return await self.singles.run(respond)
+    def answer_alike(self, served: ServedModel, requests: Sequence[schemas.RecommendRequest]) -> Sequence[Response | Exception]:
+        """Return the responses to requests of one group. If one of them fails, each is answered alone."""
+        try:
+            responses = [AsciiJSONResponse(content) for content in served.recommend_together(requests)]
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+            return [outcome for request in requests for outcome in self.answer_alike(served, [request])]
+        self.metrics.lists.labels(served.name).inc(len(responses))
+        return responses
 
     async def recommend_batch(self, request: Request) -> Response:
         """Return the best items for many users and histories: first the users' lists, then the histories', in their order."""

@@ -23,6 +23,7 @@ from gramian.service.model_registry import ModelRegistry, folder_version
 
 SAVED_AT_ONCE_BYTES = 1 << 26  # of fitted arrays, which are hashed and written in about 0.3 s
 RETRY_SECONDS = 30.0  # after a save or an update that failed
+COMPLETION_SECONDS = 5.0  # after a deletion, when its folder is completed: the next deletion would cancel an earlier write
 LOW_PRIORITY = 10  # as of `nice`: about a tenth of what a thread that answers requests gets
 
 
@@ -58,7 +59,7 @@ class ModelSaver:
 
     def save_in_time(self, model: Recommender, seconds: float) -> None:
         """Start to save a model in the thread if the folder is incomplete, or this many seconds behind the log."""
-        wait = RETRY_SECONDS if self.has_failed else 0.0 if not self.is_complete else seconds
+        wait = RETRY_SECONDS if self.has_failed else seconds if self.is_complete else COMPLETION_SECONDS
         is_behind = not self.is_complete or self.log.state.base < model.log_position
         if is_behind and not self.thread.is_alive() and time.monotonic() - self.last_save >= wait:
             self.thread = threading.Thread(target=self._run, args=(model,), name=f"saves of {self.name}")

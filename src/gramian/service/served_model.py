@@ -69,12 +69,30 @@ class ServedModel:
 
     def recommend(self, request: RecommendRequest) -> dict[str, Any]:
         """Return the list of a user, of a history, or of a user with further items."""
-        histories, unknown = self.model.encode_histories([self._history(request)])
-        allowed, reranking = self._allowed(request), self._reranking(request)
-        options = request.k, allowed, request.exclude_seen, reranking
+        return self.recommend_together([request])[0]
+
+    def group(self, request: RecommendRequest) -> str | None:
+        """Return a text that is the same for requests whose lists can be made in one call; None if this one's must be alone.
+
+        The full matrix of an item-item model gives lists of the same bits in either case. A product of factors does not, and
+        a list must not depend on the load.
+        """
+        scorer = self.model.scorer
+        if type(scorer) is not InverseWeights or not scorer.inverse.is_full or request.rerank:
+            return None
+        return request.model_dump_json(exclude={"user", "history"})
+
+    def recommend_together(self, requests: Sequence[RecommendRequest]) -> list[dict[str, Any]]:
+        """Return the lists of requests that differ in nothing but user and history."""
+        histories, unknown = self.model.encode_histories([self._history(request) for request in requests])
+        first = requests[0]
+        allowed, reranking = self._allowed(first), self._reranking(first)
+        options = first.k, allowed, first.exclude_seen, reranking
         ranked = self._recommend_rows(histories, unknown, *options, one_core_lock())
-        moves = {} if reranking is None else {"moves": [self._move_json(move) for move in ranked.moves()]}
-        return {"model": self.name, **self._lists_json(ranked)[0], **moves}
+        lists = [{"model": self.name, **listed} for listed in self._lists_json(ranked)]
+        for number, listed in enumerate(lists if reranking is not None else ()):
+            listed["moves"] = [self._move_json(move) for move in ranked.moves(number)]
+        return lists
 
     def recommend_batch(self, request: BatchRequest) -> Iterator[list[dict[str, Any]]]:
         """Yield the lists of users, then those of histories, a slice at a time. An unknown user gets an empty list.

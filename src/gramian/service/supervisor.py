@@ -36,7 +36,7 @@ from gramian.service.server import (
     list_hosts,
     port_error,
     read_tokens,
-    start_garbage_collection,
+    tune_interpreter,
     warn_of_access,
 )
 from gramian.service.shared_registry import MODEL_SOCKET, SharedRegistry
@@ -147,7 +147,7 @@ def run_workers(
     with hold_port(host, port) as (family, address), listen_for_workers(folder) as listener:
 
         def on_warm() -> None:
-            start_garbage_collection()
+            tune_interpreter()
             registry.accept_workers(listener)
 
         service = create_service(registry, Metrics(is_shared=True), journal, on_warm, log, follow)

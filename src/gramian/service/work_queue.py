@@ -1,17 +1,23 @@
-"""Threads that do the work of requests, each with a bounded queue: what does not fit is refused with a 503, not delayed."""
+"""Threads that do the work of requests, each with a bounded queue: what does not fit is refused with a 503, not delayed.
+
+A `MicroBatcher` hands all requests that wait for a thread to one call, once the thread is free.
+"""
 
 import asyncio
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Generic, TypeVar
 
 from numba import config, set_num_threads
 from starlette.exceptions import HTTPException
 
+T = TypeVar("T")
 R = TypeVar("R")
 MAX_WAIT = 10.0  # seconds in a queue, after which a request is refused
 RETRY_AFTER = {"retry-after": "1"}  # seconds; a full queue of single requests takes less
+MAX_TOGETHER = 16  # requests of a micro-batch: further ones save little, and the first would wait longer
 
 
 class WorkQueue:
@@ -57,18 +63,69 @@ class WorkQueue:
 
     async def run_in_place(self, work: Callable[[], R]) -> R:
         """Do the work of a request that has already entered."""
-        future = self.executor.submit(work)
-        timer = asyncio.get_running_loop().call_later(MAX_WAIT, future.cancel)  # has no effect on work that has begun
-        try:
-            return await asyncio.wrap_future(future)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            raise HTTPException(503, f"This request waited for {MAX_WAIT:g} s. Try again later.", RETRY_AFTER) from None
-        finally:
-            timer.cancel()
+        return await wait_for_turn(self.executor.submit(work))
 
     def close(self) -> None:
         """Drop what waits, and end the thread after the work that has begun."""
         self.executor.shutdown(cancel_futures=True)
+
+
+class MicroBatcher(Generic[T, R]):
+    """Requests that wait for the thread of a queue and are answered in one call, as many as have arrived when it is free.
+
+    No request waits for others to come: alone, it is answered alone.
+
+    Parameters
+    ----------
+    queue
+        The queue.
+    answer
+        Returns the outcome of each request: its result, or the error to raise.
+    """
+
+    def __init__(self, queue: WorkQueue, answer: Callable[[Sequence[T]], Sequence[R | Exception]]) -> None:
+        self.queue, self.answer = queue, answer
+        self.waiting: deque[tuple[T, Future[R]]] = deque()
+
+    async def run(self, request: T) -> R:
+        """Return the result of a request. One that is cancelled before its turn leaves the queue."""
+        self.queue.enter()
+        try:
+            future: Future[R] = Future()
+            self.waiting.append((request, future))
+            self.queue.executor.submit(self._answer_waiting)  # finds nothing if an earlier call has taken the request
+            return await wait_for_turn(future)
+        finally:
+            self.queue.leave()
+
+    def _answer_waiting(self) -> None:
+        taken: list[tuple[T, Future[R]]] = []
+        while self.waiting and len(taken) < MAX_TOGETHER:
+            request, future = self.waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                taken.append((request, future))
+        if not taken:
+            return
+        try:
+            outcomes = self.answer([request for request, _ in taken])
+        except BaseException as error:
+            outcomes = [error] * len(taken)  # type: ignore[list-item]
+        for (_, future), outcome in zip(taken, outcomes, strict=True):
+            if isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+
+async def wait_for_turn(future: Future[R]) -> R:
+    """Return the result of work in a queue. Work that has waited for too long, or whose request is gone, is cancelled."""
+    timer = asyncio.get_running_loop().call_later(MAX_WAIT, future.cancel)  # has no effect on work that has begun
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise HTTPException(503, f"This request waited for {MAX_WAIT:g} s. Try again later.", RETRY_AFTER) from None
+    finally:
+        timer.cancel()

@@ -37,7 +37,7 @@ from gramian.service.middleware.access import Tokens
 from gramian.service.middleware.body_limits import BodyLimits
 from gramian.service.model_registry import ModelRegistry
 from gramian.service.served_model import ServedModel
-from gramian.service.server import LimitedServer, configure_logging, start_garbage_collection
+from gramian.service.server import LimitedServer, configure_logging, tune_interpreter
 from gramian.service.shared_models import SharedModel, find_full_matrix, map_model
 from gramian.service.shared_registry import MESSAGE_BYTES, MODEL_SOCKET
 from gramian.service.work_queue import RETRY_AFTER
@@ -202,7 +202,7 @@ class WorkerService(Service):
         while await to_thread(self.receiver.receive):
             pass
         await self.warm_up_all()
-        start_garbage_collection()
+        tune_interpreter()
         receive = self.receiver.receive_all
         threading.Thread(target=receive, args=(self.settings.n_threads,), name="models", daemon=True).start()
         warming = asyncio.create_task(self.warm_up_reranking())
