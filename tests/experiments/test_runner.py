@@ -48,6 +48,20 @@ def test_nothing_is_done_twice(tmp_path, fits):
     assert path.read_text().startswith(before)
 
 
+def test_a_refit_makes_up_for_missing_metrics_of_each_user(tmp_path, fits):
+    path, elsewhere = tmp_path / "j.jsonl", tmp_path / "elsewhere" / "j.jsonl"
+    first = Benchmark(path).run(table(EDLAE, POPULARITY))
+    elsewhere.parent.mkdir()
+    rows = [line for line in path.read_text().splitlines(keepends=True) if '"kind": "comparison"' not in line]
+    elsewhere.write_text("".join(rows))
+    Benchmark(elsewhere).run(table(EDLAE, POPULARITY))
+    assert not Benchmark(elsewhere).comparisons
+    again = Benchmark(elsewhere).run(table(EDLAE, POPULARITY), refit=True)
+    assert len(fits) == 4
+    assert [cell.fit["metrics"] for cell in again] == [pytest.approx(cell.fit["metrics"]) for cell in first]
+    assert list(Benchmark(elsewhere).comparisons) == list(Benchmark(path).comparisons) != []
+
+
 def test_one_model_under_two_names_is_fitted_once(tmp_path, fits):
     bench = Benchmark(tmp_path / "j.jsonl")
     edlae, deql = bench.run(table(EDLAE, DEQL))
@@ -79,10 +93,10 @@ def test_a_killed_benchmark_continues_where_it_was(tmp_path, fits, monkeypatch):
     entries = (EDLAE, ModelEntry("EASE", "EASE", {"l2": [5, 50]}))
     fit_and_test = Benchmark.fit_and_test
 
-    def killed(self, recipe, *rest):
+    def killed(self, recipe, *rest, **options):
         if isinstance(recipe, gr.EASE):
             raise KeyboardInterrupt
-        return fit_and_test(self, recipe, *rest)
+        return fit_and_test(self, recipe, *rest, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(Benchmark, "fit_and_test", killed)

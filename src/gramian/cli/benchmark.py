@@ -57,6 +57,13 @@ def benchmark_command(
             help="Evaluate the table's published grids on the test split too, in a column of their own, for comparison only.",
         ),
     ] = False,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="Fit and test again what the journal has: for paired tests, where the metrics of each user are not beside it.",
+        ),
+    ] = False,
     journal: Annotated[
         Path, typer.Option(help="Write results to this file. If the command is killed, run it again and it continues.")
     ] = (Path("benchmark.jsonl")),
@@ -92,7 +99,7 @@ def benchmark_command(
         experiment = plan_experiment(source, specs or COMPARED_MODELS, split or "strong", metric, search_items, seed)
     with limit_threads(n_threads):
         benchmark = Benchmark(journal) if as_json else Benchmark(journal, log=note)
-        cells = benchmark.run(experiment, as_published=as_published)
+        cells = benchmark.run(experiment, as_published=as_published, refit=refit)
     if as_json:
         rows = [cell_to_json(benchmark, experiment, cell) for cell in cells]
         print_json({"table": experiment.name, "journal": str(journal), "cells": rows})

@@ -212,7 +212,7 @@ class Benchmark:
         """The journal of the searches."""
         return self._sibling(".search.jsonl")
 
-    def run(self, experiment: Experiment, *, as_published: bool = False) -> list[Cell]:
+    def run(self, experiment: Experiment, *, as_published: bool = False, refit: bool = False) -> list[Cell]:
         """Fill every cell and compute every curve whose data is on this machine, and return all cells.
 
         Parameters
@@ -221,6 +221,9 @@ class Benchmark:
             The experiment.
         as_published
             Whether to evaluate the grids of `as_published` on the test split too, after everything else.
+        refit
+            Whether to fit and test the chosen recipes again that the journal has: for paired tests, where the metrics of each
+            user are not beside the journal.
         """
         for data in experiment.data:
             entries = [entry for entry in experiment.models if entry.recipe and entry.covers(data.name)]
@@ -238,7 +241,7 @@ class Benchmark:
             if data.share_inverses:
                 self._test_together(experiment, entries, data, pair, as_published=as_published)
             for entry in entries:
-                self._fill_cell(experiment, data, entry, pair)
+                self._fill_cell(experiment, data, entry, pair, refit=refit)
             self._compare_models(experiment, data)
             for curve in curves:
                 self._compute_curve(experiment, curve, data, pair)
@@ -334,7 +337,9 @@ class Benchmark:
         if caught:
             self.log(f"{data.name}: {len(caught)} warnings, the first: {caught[0].message}")
 
-    def _fill_cell(self, experiment: Experiment, data: ExperimentData, entry: ModelEntry, pair: SplitPair) -> None:
+    def _fill_cell(
+        self, experiment: Experiment, data: ExperimentData, entry: ModelEntry, pair: SplitPair, *, refit: bool
+    ) -> None:
         """Choose, fit and test one model on one data set, or record why it failed."""
         split = pair.test if experiment.on == "test" else pair.search
         row: dict[str, Any] = {
@@ -349,7 +354,7 @@ class Benchmark:
             recipe, search = self._choose_recipe(entry, data, pair.search, experiment.choose)
             if entry.refine is not None:
                 recipe, search = self._refine_recipe(entry, recipe, search, pair.search, experiment.choose, recorded)
-            fit = self.fit_and_test(recipe, data, split, experiment.evaluated_metrics, experiment.also)
+            fit = self.fit_and_test(recipe, data, split, experiment.evaluated_metrics, experiment.also, refit=refit)
             row |= {"fit": fit["key"], "recipe": recipe.to_json(), "chosen": search}
         except MODEL_ERRORS as error:
             self.log(f"{data.name}: {entry.name} failed: {error}")
@@ -386,15 +391,22 @@ class Benchmark:
         return REFINEMENTS[entry.refine](recipe, split, metric), facts
 
     def fit_and_test(
-        self, recipe: Recipe, data: ExperimentData, split: Split, metrics: list[str], also: Sequence[str] = ()
+        self,
+        recipe: Recipe,
+        data: ExperimentData,
+        split: Split,
+        metrics: list[str],
+        also: Sequence[str] = (),
+        *,
+        refit: bool = False,
     ) -> JournalRow:
         """Return the row of a fit with these metrics: from the journal if it is there, else by fitting and testing.
 
-        A new fit is tested with the metrics of `also`, too.
+        A new fit is tested with the metrics of `also`, too. `refit` asks for a new fit in any case.
         """
         key = fit_key(split, recipe)
         known = self.fits.get(key)
-        if known is not None and set(metrics) <= set(known["metrics"]):
+        if known is not None and not refit and set(metrics) <= set(known["metrics"]):
             return known
         metrics = list(dict.fromkeys([*metrics, *also, *(known["metrics"] if known else ())]))
         estimate = recipe.estimate(split.train)
