@@ -404,10 +404,11 @@ class ChaosService:
         raise RuntimeError("the service does not answer")
 
     def note_memory(self) -> None:
-        """Note the memory of every process."""
+        """Note the memory of every process that is alive."""
         with suppress(psutil.NoSuchProcess):
             for member in [self.process, *self.process.children()]:
-                self.memory[member].append(member.memory_info().rss)
+                if n_bytes := member.memory_info().rss:  # 0 of one that was killed just now
+                    self.memory[member].append(n_bytes)
 
 
 class ChaosClient:

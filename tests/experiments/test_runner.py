@@ -60,6 +60,8 @@ def test_a_refit_makes_up_for_missing_metrics_of_each_user(tmp_path, fits):
     assert len(fits) == 4
     assert [cell.fit["metrics"] for cell in again] == [pytest.approx(cell.fit["metrics"]) for cell in first]
     assert list(Benchmark(elsewhere).comparisons) == list(Benchmark(path).comparisons) != []
+    Benchmark(elsewhere).run(table(EDLAE, POPULARITY), refit=True)
+    assert len(fits) == 4
 
 
 def test_one_model_under_two_names_is_fitted_once(tmp_path, fits):

@@ -52,6 +52,21 @@ def test_little_is_kept_and_it_can_be_cleared():
     assert not take(memory, 1_000).any()
 
 
+def test_memory_that_is_being_cleared_is_not_handed_out(monkeypatch):
+    memory, handed_out = RecycledMemory(), []
+    take(memory, 1_000)
+    frombuffer = np.frombuffer
+
+    def take_meanwhile(*arguments):
+        handed_out.append(memory.take())
+        return frombuffer(*arguments)
+
+    monkeypatch.setattr(recycled.np, "frombuffer", take_meanwhile)
+    assert memory.clear()
+    assert handed_out == [None]
+    assert len(memory.spare) == 1
+
+
 def test_matrices_are_made_there_within_the_block_alone():
     memory = RecycledMemory()
     with allocate_from(memory):

@@ -9,8 +9,10 @@ import gramian as gr
 from gramian.core.updates import RowChange
 from gramian.errors import DamagedFile
 from gramian.linalg.product import expand, inverse_panels
+from gramian.linalg.recycled import RecycledMemory, allocate_from
 from gramian.linalg.symmetric import FULL_WIDTH, Symmetric
 from gramian.linalg.updated import MAX_DEFERRED_RANK, UpdatedSymmetric
+from gramian.linalg.woodbury import pad_inverse
 from gramian.models.scorers import InverseWeights
 
 RANK = 3
@@ -51,6 +53,18 @@ def test_it_equals_the_matrix_without_its_updates(matrices):
     np.testing.assert_allclose(updated.entries(items), dense[np.ix_(items, items)], **close)
     thin = np.random.default_rng(0).normal(size=(len(dense), 2)).astype(np.float32)
     np.testing.assert_allclose(updated @ thin, dense @ thin, rtol=1e-3, atol=1e-3)
+
+
+def test_padding_subtracts_the_updates_in_one_new_matrix(matrices):
+    updated, dense = matrices
+    n, made = updated.n, []
+    memory = RecycledMemory(lambda n_bytes: made.append(n_bytes) or bytearray(n_bytes))
+    with allocate_from(memory):
+        padded = pad_inverse(updated, np.array([2.0, 3.0]))
+    expected = np.zeros((n + 2, n + 2))
+    expected[:n, :n], expected[n, n], expected[n + 1, n + 1] = dense, 2, 3
+    np.testing.assert_allclose(padded.dense(), expected, rtol=1e-4, atol=1e-4)
+    assert len(made) == 1
 
 
 def test_updates_stay_beside_another_matrix(matrices):
@@ -101,6 +115,18 @@ def test_a_scorer_answers_the_same_and_survives_saving(matrices):
     for damaged in ({"left": left[:-1]}, {"right": right[:-1]}, {"left": left.astype(np.float64)}):
         with pytest.raises(DamagedFile):
             InverseWeights.load(facts, arrays | damaged)
+
+
+def test_deferred_changes_in_float64_have_its_precision():
+    events = gr.datasets.load("movielens", min_value=4).k_core(25)
+    model = gr.EASE(l2=20).fit(events, dtype="float64")
+    inverse = UpdatedSymmetric.of(expand(model.scorer.inverse))
+    deferring = model.with_scorer(model.scorer.with_inverse(inverse))
+    for _ in range(3):
+        deferring = deferring.forget_users(deferring.users[:1])
+    assert deferring.scorer.inverse.rank == 3
+    refit = gr.EASE(l2=20).fit(deferring.histories, dtype="float64")
+    np.testing.assert_allclose(deferring.weights(), refit.weights(), atol=1e-12)
 
 
 @pytest.mark.parametrize("recipe", [gr.EASE(l2=20), gr.EDLAE(dropout=0.3, l2=20), gr.DEQL(dropout=0.3, l2=20, kept_weight=0.7)])

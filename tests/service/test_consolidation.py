@@ -80,6 +80,7 @@ def test_a_failure_is_logged_and_tried_again_later(model, consolidation, monkeyp
             consolidation.begin(model)
             consolidation.finish()
     assert "the updates of ease cannot be consolidated" in caplog.text
+    assert consolidation.source is None  # the old matrix has the user that was forgotten
     assert consolidation.apply(model) is None
     consolidation.begin(model)
     assert not consolidation.is_running

@@ -172,3 +172,13 @@ def test_events_are_learned_while_a_model_is_saved(folder, tmp_path, paused, mon
         assert gr.load(folder).log_position == 0
         paused.set()
         wait_until(lambda: gr.load(folder).log_position == 2)
+
+
+def test_a_service_that_stops_completes_the_folder(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(model_saver, "SAVED_AT_ONCE_BYTES", 0)
+    monkeypatch.setattr(model_saver, "COMPLETION_SECONDS", 3_600)
+    with run_app(create_app([folder], log=tmp_path / "log")) as client:
+        receipt = expect_ok(client.delete("/users/person-042"))
+        assert not is_fitted(folder)
+    assert is_fitted(folder)
+    assert all(holds for _, holds in verify_receipt(receipt, folder, "person-042"))

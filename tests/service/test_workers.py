@@ -23,10 +23,11 @@ import gramian as gr
 from gramian.cli import serve
 from gramian.core.receipts import verify_receipt
 from gramian.errors import InvalidInput, NotSupported
+from gramian.linalg.updated import UpdatedSymmetric
 from gramian.models.scorers import InverseWeights
 from gramian.service.middleware.access import Tokens
 from gramian.service.served_model import ServedModel
-from gramian.service.shared_models import map_model, share_model
+from gramian.service.shared_models import find_shared_file, map_model, share_model
 from gramian.service.shared_registry import SharedRegistry
 from gramian.service.supervisor import Supervisor
 from gramian.service.worker import WorkerSettings, forward_request
@@ -270,6 +271,19 @@ def test_a_model_that_one_worker_cannot_serve_replaces_none(registry):
     for worker in (fine, failing):
         assert worker.verbs == ["load", "serve", "start", "load"]
         worker.stop()
+
+
+def test_memory_that_a_worker_may_still_read_is_not_used_again(registry):
+    first = registry.models["ease"]
+    scorer = first.model.scorer
+    deferring = first.model.with_scorer(scorer.with_inverse(UpdatedSymmetric.of(scorer.inverse)))
+    second = ServedModel("ease", deferring)
+    registry.prepare(second)
+    file = find_shared_file(second.model)
+    assert file is find_shared_file(first.model) is not None
+    for served, is_released in ((first, False), (second, True)):
+        registry._drop(served, is_released=is_released)
+    assert file.is_read_elsewhere
 
 
 def test_a_worker_that_does_not_answer_is_stopped(registry):

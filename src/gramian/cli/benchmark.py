@@ -61,7 +61,7 @@ def benchmark_command(
         bool,
         typer.Option(
             "--refit",
-            help="Fit and test again what the journal has: for paired tests, where the metrics of each user are not beside it.",
+            help="Fit and test again what the journal has without the metrics of each user, which paired tests need.",
         ),
     ] = False,
     journal: Annotated[

@@ -222,8 +222,8 @@ class Benchmark:
         as_published
             Whether to evaluate the grids of `as_published` on the test split too, after everything else.
         refit
-            Whether to fit and test the chosen recipes again that the journal has: for paired tests, where the metrics of each
-            user are not beside the journal.
+            Whether to fit and test the chosen recipes again that the journal has without the metrics of each user beside it,
+            which paired tests need.
         """
         for data in experiment.data:
             entries = [entry for entry in experiment.models if entry.recipe and entry.covers(data.name)]
@@ -402,11 +402,11 @@ class Benchmark:
     ) -> JournalRow:
         """Return the row of a fit with these metrics: from the journal if it is there, else by fitting and testing.
 
-        A new fit is tested with the metrics of `also`, too. `refit` asks for a new fit in any case.
+        A new fit is tested with the metrics of `also`, too. `refit` asks for one where the metrics of each user are missing.
         """
         key = fit_key(split, recipe)
         known = self.fits.get(key)
-        if known is not None and not refit and set(metrics) <= set(known["metrics"]):
+        if known is not None and not (refit and self.load_report(key) is None) and set(metrics) <= set(known["metrics"]):
             return known
         metrics = list(dict.fromkeys([*metrics, *also, *(known["metrics"] if known else ())]))
         estimate = recipe.estimate(split.train)

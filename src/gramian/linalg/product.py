@@ -152,7 +152,7 @@ def updated_panels(
     n_users, rank, index = histories.shape[0], matrix.rank, histories.indices.dtype
     encoded = -multiply_sparse(histories, matrix.left)
     indptr, indices = np.arange(n_users + 1, dtype=index) * rank, np.tile(np.arange(rank, dtype=index), n_users)
-    corrections = sp.csr_array((encoded.ravel().astype(histories.dtype), indices, indptr), (n_users, rank))
+    corrections = sp.csr_array((encoded.ravel(), indices, indptr), (n_users, rank))
     further = row_panels(corrections, matrix.right, factor, np.zeros_like(diagonal))
     for (first, panel), (_, correction) in zip(panels, further, strict=True):
         panel += correction

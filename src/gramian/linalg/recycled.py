@@ -47,7 +47,7 @@ class RecycledMemory:
 
     def allocate(self, n_bytes: int, what: str, do: str) -> np.ndarray:
         """Return uninitialised bytes, in spare memory if it is large enough. `what` and `do` are as in `require_memory`."""
-        memory = self.spare.pop() if self.spare else None
+        memory = self.take()
         if memory is None or len(memory) < n_bytes:
             memory = None  # frees it
             require_memory(n_bytes, what, do)
@@ -61,11 +61,20 @@ class RecycledMemory:
         if len(self.spare) < MAX_SPARE:
             self.spare.append(memory)
 
+    def take(self) -> Any:
+        """Return spare memory, which is then the caller's; None if there is none. Threads may do so at the same time."""
+        try:
+            return self.spare.pop()
+        except IndexError:
+            return None
+
     def clear(self) -> bool:
         """Overwrite spare memory by zeros, so that nothing of the last array is left; return whether there was any."""
-        for memory in self.spare:
+        memory = self.take()  # so that no other thread writes to it meanwhile
+        if memory is not None:
             np.frombuffer(memory, np.uint8)[:] = 0
-        return bool(self.spare)
+            self.recycle(memory)
+        return memory is not None
 
 
 def find_root(array: np.ndarray) -> np.ndarray:

@@ -105,7 +105,8 @@ def squared_column_norms(x: sp.csr_array) -> np.ndarray:
 @njit(cache=True, nogil=True)
 def add_squares(total, columns, values):  # type: ignore[no-untyped-def]
     for entry in range(len(columns)):
-        total[columns[entry]] += float(values[entry]) ** 2
+        value = np.float64(values[entry])
+        total[columns[entry]] += value * value
 
 
 def stack_rows(x: sp.csr_array, rows: np.ndarray) -> sp.csr_array:

@@ -55,17 +55,22 @@ class UpdatedSymmetric(Symmetric):
 
     def subtracted(self) -> Symmetric:
         """Return the matrix with all updates subtracted: a new full matrix."""
-        full, right = Symmetric.empty(self.n, self.dtype.type, self.base.width), np.asfortranarray(self.right)
+        full = Symmetric.empty(self.n, self.dtype.type, self.base.width)
+        self.write(full.rows)
+        return full
+
+    def write(self, rows: np.ndarray) -> None:
+        """Write the matrix with all updates subtracted to n rows of n numbers, which may be a part of longer rows."""
+        right = np.asfortranarray(self.right)
 
         def subtract(first: int) -> None:
-            rows = full.rows[first : first + ROWS_PER_TASK]
-            rows[:] = self.base.rows[first : first + ROWS_PER_TASK]
+            few = rows[first : first + ROWS_PER_TASK]
+            few[:] = self.base.rows[first : first + ROWS_PER_TASK]
             if self.rank:
-                subtract_product(rows.T, right, self.left[first : first + ROWS_PER_TASK].T)
+                subtract_product(few.T, right, self.left[first : first + ROWS_PER_TASK].T)
 
         with task_queue() as run:
             run(subtract, range(0, self.n, ROWS_PER_TASK))
-        return full
 
     def rebased(self, base: Symmetric, rank: int) -> UpdatedSymmetric:
         """Return the same matrix with another M, from which updates of this rank, the first, have been subtracted."""

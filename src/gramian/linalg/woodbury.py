@@ -62,7 +62,10 @@ def cut_columns(matrix: Symmetric) -> Iterator[tuple[int, int, np.ndarray]]:
 
 
 def pad_inverse(matrix: Symmetric, diagonal: np.ndarray) -> Symmetric:
-    """Copy the matrix and append one row and column for each entry of `diagonal`, zero off the diagonal."""
+    """Copy the matrix, with all updates subtracted, and append a row and a column for each entry of `diagonal`.
+
+    They are zero off the diagonal.
+    """
     n = matrix.n
     padded = Symmetric.empty(n + len(diagonal), matrix.dtype.type, matrix.width)
 
@@ -74,8 +77,12 @@ def pad_inverse(matrix: Symmetric, diagonal: np.ndarray) -> Symmetric:
         if n_columns:
             values[:n_rows, :n_columns] = matrix.block(first, start + n_columns)[:, start - first :]
 
-    with task_queue() as run:
-        run(copy, cut_columns(padded))
+    if isinstance(matrix, UpdatedSymmetric):
+        matrix.write(padded.rows[:n, :n])
+        padded.rows[n:] = padded.rows[:n, n:] = 0
+    else:
+        with task_queue() as run:
+            run(copy, cut_columns(padded))
     if len(diagonal) == 0:
         return padded
     appended = np.concatenate([np.zeros(n), diagonal])

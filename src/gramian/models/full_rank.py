@@ -209,8 +209,7 @@ def update_for_users(
             inverse = defer_update(inverse, rows, core)
         updated: Symmetric = inverse
     else:
-        complete = inverse.subtracted() if isinstance(inverse, UpdatedSymmetric) else inverse
-        updated = pad_inverse(complete, 1 / coefficients.penalty(np.zeros(len(s) - inverse.n)))
+        updated = pad_inverse(inverse, 1 / coefficients.penalty(np.zeros(len(s) - inverse.n)))
         for rows, core in track(batches, "updating"):
             update_inverse(updated, rows, core)
     residual = inverse_residual(updated, after, squared_column_norms(after), coefficients.penalty(s))

@@ -77,7 +77,7 @@ class Consolidation:
                 self.matrix = source.subtracted()
         except Exception:  # the updates stay beside the matrix
             SERVICE_LOG.exception("the updates of %s cannot be consolidated; trying again in %g s", self.name, RETRY_SECONDS)
-            self.failed_at = time.monotonic()
+            self.source, self.failed_at = None, time.monotonic()
 
     def apply(self, model: Recommender) -> Recommender | None:
         """Return the model on the new matrix, with the updates that are not in it; None if it is not ready, or of another

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from asyncio import to_thread
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -140,6 +140,7 @@ class Service:
         for updates in (self.follower, *self.live.values()):
             if updates is not None:
                 await to_thread(updates.stop)
+        self.recommendations.close()
         for queue in (self.singles, self.batches, self.lookups, self.writes):
             queue.close()
 
@@ -229,21 +230,19 @@ class Service:
         """Return the best items for a user, a history, or both."""
         return await self.recommendations.run(await read_json(request))
 
-    def answer_lists(self, bodies: Sequence[bytes]) -> list[Response | Exception]:
-        """Return the response to each of some requests for a list, or its error. Like requests are answered in one call."""
-        outcomes: dict[int, Response | Exception] = {}
-        alike: dict[Hashable, list[tuple[int, schemas.RecommendRequest]]] = {}
+    def answer_lists(self, bodies: Sequence[bytes]) -> Iterator[tuple[int, Response | Exception]]:
+        """Yield the number of each request for a list with its response or error. Like requests are answered in one call."""
+        alike: dict[tuple[ServedModel, str | int], list[tuple[int, schemas.RecommendRequest]]] = {}
         for number, body in enumerate(bodies):
             try:
                 options = schemas.RecommendRequest.model_validate_json(body)
                 served = self.find_model(options.model)
                 alike.setdefault((served, served.group(options) or number), []).append((number, options))
             except Exception as error:
-                outcomes[number] = error
-        for (served, _), members in alike.items():  # type: ignore[misc]
+                yield number, error
+        for (served, _), members in alike.items():
             numbers, requests = zip(*members, strict=True)
-            outcomes |= zip(numbers, self.answer_alike(served, requests), strict=True)
-        return [outcomes[number] for number in range(len(bodies))]
+            yield from zip(numbers, self.answer_alike(served, requests), strict=True)
 
     def answer_alike(self, served: ServedModel, requests: Sequence[schemas.RecommendRequest]) -> Sequence[Response | Exception]:
         """Return the responses to requests of one group. If one of them fails, each is answered alone."""

@@ -105,7 +105,7 @@ class LiveModel:
         if self.thread is not None:
             self.thread.join()
         self.consolidation.finish()
-        self.saver.finish()
+        self.saver.complete(self.model)
 
     def parse_event(self, event: Event) -> Event:
         """Return an event with its ids as the log has them, or raise the reason why the model cannot learn it."""
@@ -215,7 +215,8 @@ class LiveModel:
         scorer = self.model.scorer
         if not isinstance(scorer, InverseWeights) or not scorer.inverse.is_full:
             return self.model
-        if not self.memory.spare and scorer.full_bytes > available_bytes() / 2:
+        has_memory = self.memory.spare or self.consolidation.is_running  # which has the spare memory
+        if not has_memory and scorer.full_bytes > available_bytes() / 2:
             return self.model.compact()
         if isinstance(scorer.inverse, UpdatedSymmetric):
             return self.model

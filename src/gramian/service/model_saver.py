@@ -65,6 +65,12 @@ class ModelSaver:
             self.thread = threading.Thread(target=self._run, args=(model,), name=f"saves of {self.name}")
             self.thread.start()
 
+    def complete(self, model: Recommender) -> None:
+        """Wait for a save that is going on, and write the fitted arrays if the folder does not have them."""
+        self.finish()
+        if not self.is_complete and not self.has_failed:
+            self._run(model)
+
     def _run(self, model: Recommender) -> None:
         lower_priority()
         try:

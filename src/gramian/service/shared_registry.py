@@ -170,6 +170,6 @@ class SharedRegistry(ModelRegistry):
         shared.close()
         file = find_shared_file(served.model)
         if file is not None:
-            file.is_read_elsewhere = not is_released
+            file.is_read_elsewhere |= not is_released  # of one version: another on the same matrix may have been released
         for channel in self.channels:
             channel.loaded.discard(number)

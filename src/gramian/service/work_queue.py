@@ -6,7 +6,7 @@ A `MicroBatcher` hands all requests that wait for a thread to one call, once the
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
@@ -80,10 +80,10 @@ class MicroBatcher(Generic[T, R]):
     queue
         The queue.
     answer
-        Returns the outcome of each request: its result, or the error to raise.
+        Yields the number of each request and its outcome, as soon as it is there: the result, or the error to raise.
     """
 
-    def __init__(self, queue: WorkQueue, answer: Callable[[Sequence[T]], Sequence[R | Exception]]) -> None:
+    def __init__(self, queue: WorkQueue, answer: Callable[[Sequence[T]], Iterable[tuple[int, R | Exception]]]) -> None:
         self.queue, self.answer = queue, answer
         self.waiting: deque[tuple[T, Future[R]]] = deque()
 
@@ -99,22 +99,27 @@ class MicroBatcher(Generic[T, R]):
             self.queue.leave()
 
     def _answer_waiting(self) -> None:
-        taken: list[tuple[T, Future[R]]] = []
-        while self.waiting and len(taken) < MAX_TOGETHER:
+        requests: list[T] = []
+        futures: dict[int, Future[R]] = {}
+        while self.waiting and len(requests) < MAX_TOGETHER:
             request, future = self.waiting.popleft()
             if future.set_running_or_notify_cancel():
-                taken.append((request, future))
-        if not taken:
-            return
+                futures[len(requests)] = future
+                requests.append(request)
         try:
-            outcomes = self.answer([request for request, _ in taken])
-        except BaseException as error:
-            outcomes = [error] * len(taken)  # type: ignore[list-item]
-        for (_, future), outcome in zip(taken, outcomes, strict=True):
-            if isinstance(outcome, BaseException):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+            for number, outcome in self.answer(requests) if requests else ():
+                if isinstance(outcome, Exception):
+                    futures.pop(number).set_exception(outcome)
+                else:
+                    futures.pop(number).set_result(outcome)
+        except BaseException as error:  # fails the requests that have no outcome yet
+            for future in futures.values():
+                future.set_exception(error)
+
+    def close(self) -> None:
+        """Cancel what waits."""
+        while self.waiting:
+            self.waiting.popleft()[1].cancel()
 
 
 async def wait_for_turn(future: Future[R]) -> R:
