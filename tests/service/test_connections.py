@@ -5,6 +5,7 @@ import re
 import socket
 from contextlib import ExitStack, suppress
 
+import httpx
 import pytest
 
 from gramian.service.app import create_app
@@ -26,7 +27,10 @@ def test_unfinished_headers_lock_nobody_out(app):
                 line.sendall(UNFINISHED)
             except ConnectionError:  # already closed to make room
                 continue
-            expect_ok(client.get("/health"))
+            try:
+                expect_ok(client.get("/health"))
+            except httpx.ReadError:  # its idle connection was closed just then, to make room: a new one is accepted
+                expect_ok(client.get("/health"))
 
 
 @pytest.mark.parametrize("sent", [b"", UNFINISHED, b"\r\n"], ids=["nothing", "a part", "an empty line"])
