@@ -3,6 +3,7 @@
     python benchmarks/living.py --items 2000 --users 10000 --rate 100     # a quick look; the defaults are the issue's sizes
     python benchmarks/living.py --workers 2                               # the same with two workers
     python benchmarks/living.py --rates --seconds 5                       # requests a second at p99 < 10 ms, and skrecsys'
+    python benchmarks/living.py --rates --before ../older-checkout/src    # also of an older version that reads the same model
     python benchmarks/living.py --micro-batching                          # what scoring several requests at once would save
     python benchmarks/living.py --chaos 60 --workers 2                    # events, deletions, new models and kills for a minute
 
@@ -255,14 +256,16 @@ def time_update(port: int, events: list[tuple[int, int]]) -> tuple[float, float]
             time.sleep(0.02)
 
 
-def measure_rates(n_users: int, n_items: int, seconds: float) -> dict[str, Any]:
-    """Return the highest rate of single requests at a low p99, of one process, of two workers, and of skrecsys."""
+def measure_rates(n_users: int, n_items: int, seconds: float, before: Path | None) -> dict[str, Any]:
+    """Return the highest rate of single requests at a low p99, of one process, two workers, an older version and skrecsys."""
     folder = SCRATCH / f"served-{n_users}-{n_items}"
     model = fit_model(folder, n_users, n_items)
     users = np.random.default_rng(0).integers(0, n_users, 1_000).tolist()
     requests = [encode_request("/recommend", {"user": user, "k": 10}) for user in users]
     row: dict[str, Any] = {"what": "rates", "users": n_users, "items": n_items, "max_p99_ms": MAX_P99_MS}
     servers = {"gramian": gramian_command(folder, 1), "gramian, 2 workers": gramian_command(folder, 2)}
+    if before is not None:
+        servers["gramian, before"] = ["env", f"PYTHONPATH={before.resolve()}", *SERVE, str(folder), "--quiet"]
     python, data = python_of("skrecsys"), export_for_skrecsys(model)
     script = str(Path(__file__).parent / "peers" / "serve_skrecsys.py")
     servers |= {"skrecsys": [python, script, data, "1"], "skrecsys, 2 workers": [python, script, data, "2"]}
@@ -518,6 +521,7 @@ def main(
     seconds: float,
     chaos: float,
     measures_rates: bool,
+    before: Path | None,
     measures_batching: bool,
     seed: int,
     n_workers: int,
@@ -529,7 +533,7 @@ def main(
     elif measures_batching:
         row = measure_micro_batching(n_users, n_items)
     elif measures_rates:
-        row = measure_rates(n_users, n_items, seconds)
+        row = measure_rates(n_users, n_items, seconds, before)
     else:
         row = measure_updates(n_users, n_items, rate, seconds, n_workers, n_rounds)
     row |= {"load_average": os.getloadavg()[0]}  # others may use the machine, which the figures do not show
@@ -547,6 +551,9 @@ if __name__ == "__main__":
     parser.add_argument("--chaos", type=float, default=0.0, help="seconds of random events, deletions and kills, instead")
     parser.add_argument(
         "--rates", dest="measures_rates", action="store_true", help="the highest rates at a low p99, beside skrecsys, instead"
+    )
+    parser.add_argument(
+        "--before", type=Path, metavar="SRC", help="with --rates: the src folder of an older checkout, compared too"
     )
     parser.add_argument(
         "--micro-batching", dest="measures_batching", action="store_true", help="what scoring requests together saves, instead"

@@ -12,6 +12,7 @@ A ratio is theirs / ours. The sides are benchmarks/peers/use_<name>.py. Needs Li
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,7 +179,9 @@ def compare(job: str, peer: str, python: str, folder: Path, rounds: int, scale: 
 
 def error_reason(error: subprocess.CalledProcessError) -> str:
     """Return the most informative line of a failed run."""
-    lines = (error.stderr or "").strip().splitlines() or [str(error)]
+    if error.returncode == -signal.SIGKILL:
+        return "ran out of memory"  # the system kills who takes the last of it
+    lines = (error.stderr or "").strip().splitlines() or [f"exit code {error.returncode}"]
     messages = [text.strip() for word in ("fatal error", "error") for text in reversed(lines) if word in text.lower()]
     return messages[0] if messages else lines[-1]
 
