@@ -12,6 +12,7 @@ from gramian.service import work_queue
 from gramian.service.endpoints import Service
 from gramian.service.metrics import Metrics
 from gramian.service.model_registry import ModelRegistry
+from gramian.service.schemas import RecommendRequest
 from gramian.service.served_model import ServedModel
 from gramian.service.work_queue import MAX_TOGETHER, MicroBatcher, WorkQueue
 
@@ -200,6 +201,24 @@ def test_lists_have_the_same_bytes_as_alone(name, service, sizes):
     together = [response.body for response in answer(service, bodies)]
     assert sizes == [len(bodies)]
     assert together == [response.body for response in answer_alone(service, bodies)]
+
+
+def test_users_share_a_call_with_histories(service, sizes):
+    first, second = service.registry["ease"].model.users[:2]
+    bodies = [encode(model="ease", **request) for request in ({"user": first}, {"history": [260]}, {"user": second})]
+    bodies.append(encode(model="ease", user=second, history=[260]))
+    together = [response.body for response in answer(service, bodies)]
+    assert sizes == [len(bodies)]
+    assert together == [response.body for response in answer_alone(service, bodies)]
+
+
+def test_a_user_alone_has_the_list_of_their_history(service):
+    for name, served in service.registry.models.items():
+        user = served.model.users[3]
+        known = [{"item": item, "weight": weight} for item, weight in served.model.history(user).items()]
+        lists = [served.recommend(RecommendRequest(**request)) for request in ({"user": user}, {"history": known})]
+        assert lists[0]["items"] == lists[1]["items"], name
+        assert lists[0]["unknown"] == []
 
 
 @pytest.mark.parametrize("name", ["pca", "ials", "popularity"])

@@ -100,7 +100,7 @@ def rank_blocks(
     starts = range(0, max(1, histories.shape[0]), n_together)  # at least one block, even of no users
     with progress_bar("recommending", histories.shape[0] * len(catalog)) as advance:
         for start in starts:
-            block = histories[start : start + n_together]
+            block = histories if len(starts) == 1 else histories[start : start + n_together]  # a slice is a copy
             best = TopK(block.shape[0], k, exclusions.columns(block, start, catalog.ids), allowed)
             with limit_threads(n_threads), np.errstate(over="ignore", invalid="ignore"):
                 scorer.visit_panels(block, partial(push_finite_scores, best, block, advance))

@@ -84,7 +84,7 @@ class ServedModel:
 
     def recommend_together(self, requests: Sequence[RecommendRequest]) -> list[dict[str, Any]]:
         """Return the lists of requests that differ in nothing but user and history."""
-        histories, unknown = self.model.encode_histories([self._history(request) for request in requests])
+        histories, unknown = self._encode(requests)
         first = requests[0]
         allowed, reranking = self._allowed(first), self._reranking(first)
         options = first.k, allowed, first.exclude_seen, reranking
@@ -93,6 +93,14 @@ class ServedModel:
         for number, listed in enumerate(lists if reranking is not None else ()):
             listed["moves"] = [self._move_json(move) for move in ranked.moves(number)]
         return lists
+
+    def _encode(self, requests: Sequence[RecommendRequest]) -> tuple[sp.csr_array, list[list[Any]] | None]:
+        """Return histories in the columns of the model, and their unknown items. A user alone has a row of the model."""
+        users = [self.users.find(request.user) for request in requests if request.user is not None and not request.history]
+        if len(users) < len(requests):
+            return self.model.encode_histories([self._history(request) for request in requests])
+        rows = self.users.index.positions(users)
+        return self.model.histories.matrix[rows], None  # type: ignore[union-attr]  # a known user has a history
 
     def recommend_batch(self, request: BatchRequest) -> Iterator[list[dict[str, Any]]]:
         """Yield the lists of users, then those of histories, a slice at a time. An unknown user gets an empty list.
