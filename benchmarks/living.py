@@ -6,6 +6,7 @@
     python benchmarks/living.py --rates --before ../older-checkout/src    # also of an older version that reads the same model
     python benchmarks/living.py --micro-batching                          # what scoring several requests at once would save
     python benchmarks/living.py --chaos 60 --workers 2                    # events, deletions, new models and kills for a minute
+    python benchmarks/living.py --chaos 900 --workers 2 --no-kills        # the same without kills: does the memory grow?
 
 The load is open-loop: requests are due at times that were drawn before, and a latency counts from when its request was due, not
 from when it could be sent. A server that stalls therefore shows in the percentiles (no coordinated omission). Client and
@@ -363,10 +364,13 @@ class ChaosService:
         How many workers the service has.
     rng
         Draws everything that is random.
+    kills
+        Whether processes are killed.
     """
 
-    def __init__(self, scratch: Path, n_workers: int, rng: random.Random) -> None:
+    def __init__(self, scratch: Path, n_workers: int, rng: random.Random, kills: bool) -> None:
         self.folder, self.log, self.n_workers, self.rng = scratch / "model", scratch / "log", n_workers, rng
+        self.kills = kills
         self.memory: dict[psutil.Process, list[int]] = defaultdict(list)
         self.growth: list[float] = []
         self.counts = {"kills": 0, "worker_kills": 0, "requests_sent_again": 0}
@@ -380,7 +384,7 @@ class ChaosService:
 
     def kill_in_time(self) -> None:
         """If it is time, kill one of the processes within the next moments, while requests are sent."""
-        if time.monotonic() < self.next_kill:
+        if not self.kills or time.monotonic() < self.next_kill:
             return
         victim = self.rng.choice([self.process, *self.process.children()])
         self.counts["kills" if victim is self.process else "worker_kills"] += 1
@@ -475,14 +479,14 @@ class ChaosClient:
         }
 
 
-def run_chaos(seconds: float, seed: int, n_workers: int) -> dict[str, Any]:
+def run_chaos(seconds: float, seed: int, n_workers: int, kills: bool) -> dict[str, Any]:
     """Send random events, deletions and new models to a service that is killed now and then; compare the end with a refit.
 
     One service in ten lives for minutes, so that its memory can be watched. With workers, a kill hits one of the processes.
     """
     row: dict[str, Any] = {"what": "chaos", "seconds": seconds, "seed": seed, "workers": n_workers}
     with tempfile.TemporaryDirectory() as scratch:
-        service = ChaosService(Path(scratch), n_workers, random.Random(seed))
+        service = ChaosService(Path(scratch), n_workers, random.Random(seed), kills)
         client = ChaosClient(service)
         service.start()
         try:
@@ -520,6 +524,7 @@ def main(
     rate: float,
     seconds: float,
     chaos: float,
+    kills: bool,
     measures_rates: bool,
     before: Path | None,
     measures_batching: bool,
@@ -529,7 +534,7 @@ def main(
     use_journal: bool,
 ) -> None:
     if chaos:
-        row = run_chaos(chaos, seed, n_workers)
+        row = run_chaos(chaos, seed, n_workers, kills)
     elif measures_batching:
         row = measure_micro_batching(n_users, n_items)
     elif measures_rates:
@@ -549,6 +554,7 @@ if __name__ == "__main__":
     parser.add_argument("--rate", type=float, default=300.0, help="requests that are due in a second")
     parser.add_argument("--seconds", type=float, default=10.0, help="of load before the update, or at each rate")
     parser.add_argument("--chaos", type=float, default=0.0, help="seconds of random events, deletions and kills, instead")
+    parser.add_argument("--no-kills", dest="kills", action="store_false", help="with --chaos: every process lives to the end")
     parser.add_argument(
         "--rates", dest="measures_rates", action="store_true", help="the highest rates at a low p99, beside skrecsys, instead"
     )

@@ -9,7 +9,7 @@ import gramian as gr
 from command_line import gramian
 from gramian.core.params import format_json_params
 from gramian.data.synthetic import clustered
-from gramian.experiments.claims import judge_claims
+from gramian.experiments.claims import join_verdicts, judge_claims
 from gramian.experiments.experiment import Claim, Curve, Experiment, ModelEntry, papers
 from gramian.experiments.markdown import JournalTables, fill_template
 from gramian.experiments.report import write_report
@@ -138,6 +138,19 @@ def test_claims_are_judged_by_a_paired_test(tmp_path, fits):
     assert f"difference {-comparison.difference:+.4f} ± {comparison.stderr:.4f}, p " in judged[0].evidence
     assert "the same model" in judged[2].evidence
     assert "no not run on some" in judged[4].evidence
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "joined"),
+    [
+        ({}, "cannot be tested here"),
+        ({"a": True, "b": True}, "holds"),
+        ({"a": False, "b": False}, "does not hold"),
+        ({"a": True, "b": False, "c": True}, "holds on a, c, not on b"),
+    ],
+)
+def test_a_verdict_names_the_data_sets_if_they_differ(verdicts, joined):
+    assert join_verdicts(verdicts) == joined
 
 
 def test_a_choice_of_another_search_is_not_shown_as_ours(tmp_path, fits):

@@ -15,11 +15,16 @@ NOT_TESTED = VERDICTS[-1]
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """What a paper says, one of `VERDICTS`, and the evidence with its figures."""
+    """What a paper says, one of `VERDICTS` or the data sets on which it holds, and the evidence with its figures."""
 
     says: str
     verdict: str
     evidence: str
+
+    @property
+    def headline(self) -> str:
+        """The verdict as a sentence."""
+        return f"{self.verdict[0].upper()}{self.verdict[1:]}."
 
 
 def judge_claims(benchmark: Benchmark, table: Experiment) -> list[JudgedClaim]:
@@ -61,7 +66,7 @@ def compare_pair(
     benchmark: Benchmark, table: Experiment, claim: Claim, pair: tuple[str, str], cells: dict[tuple[str, str], Cell]
 ) -> JudgedClaim:
     """Judge a claim that one model is better than another: on every data set, by a paired test over its users."""
-    evidence, verdicts = [], []
+    evidence, verdicts = [], {}
     for data in table.data:
         fits = [cells[data.name, model].fit if (data.name, model) in cells else None for model in pair]
         if fits[0] is None or fits[1] is None or any(table.choose not in fit["metrics"] for fit in fits if fit):
@@ -71,14 +76,23 @@ def compare_pair(
         comparison = benchmark.compare(fits[0], fits[1], table.choose)
         if fits[0]["key"] == fits[1]["key"]:
             evidence.append(f"{text}, the same model")
-            verdicts.append(False)
+            verdicts[data.name] = False
         elif comparison is None:
             evidence.append(f"{text}, without a paired test: the metrics of each user were not recorded")
         else:
             test = f"difference {comparison.difference:+.4f} ± {comparison.stderr:.4f}, p {format_p_value(comparison.p_value)}"
             evidence.append(f"{text} ({test})")
-            verdicts.append(comparison.difference > 0 and comparison.p_value < SIGNIFICANCE)
+            verdicts[data.name] = comparison.difference > 0 and comparison.p_value < SIGNIFICANCE
     if not evidence:
         return JudgedClaim(claim.says, NOT_TESTED, f"The journal has no {pair[0]} and {pair[1]} on the same data set yet.")
-    verdict = NOT_TESTED if not verdicts else "holds" if all(verdicts) else "does not hold"
-    return JudgedClaim(claim.says, verdict, "; ".join(evidence) + ".")
+    return JudgedClaim(claim.says, join_verdicts(verdicts), "; ".join(evidence) + ".")
+
+
+def join_verdicts(verdicts: dict[str, bool]) -> str:
+    """Return the verdict on a claim from whether it holds on each data set that was tested."""
+    if not verdicts:
+        return NOT_TESTED
+    if len(set(verdicts.values())) == 1:
+        return VERDICTS[0] if all(verdicts.values()) else VERDICTS[1]
+    where, where_not = ([name for name, holds in verdicts.items() if holds is wanted] for wanted in (True, False))
+    return f"holds on {', '.join(where)}, not on {', '.join(where_not)}"

@@ -166,7 +166,7 @@ class JournalTables:
     def claims(self, table: str) -> str:
         """Return the claims of a table: what the paper says, the verdict, and the evidence."""
         judged = judge_claims(self.benchmark, self._find(table))
-        return "\n".join(f"- {claim.says} **{claim.verdict.capitalize()}.** {claim.evidence}".rstrip() for claim in judged)
+        return "\n".join(f"- {claim.says} **{claim.headline}** {claim.evidence}".rstrip() for claim in judged)
 
     def _find(self, table: str) -> Experiment:
         if table not in self.experiments:
