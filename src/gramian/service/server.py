@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
@@ -30,7 +29,6 @@ MIN_TOKEN_LENGTH = 16  # characters; shorter ones can be guessed
 SHUTDOWN_SECONDS = 10  # for running requests to finish
 SWITCH_SECONDS = 0.0005  # for which one thread may keep the interpreter from another that asks for it, in place of 5 ms
 GC_THRESHOLD = 2_000  # new objects between two collections, about 90 requests: 2 ms each. With 100,000 it was 150 ms each
-M_ARENA_MAX = -8  # of mallopt, in glibc's malloc.h
 DEFAULT_CONNECTION_LIMITS = ConnectionLimits()
 TokenFiles = tuple[Path | None, Path | None, Path | None]  # read, admin, write
 
@@ -114,7 +112,6 @@ def run_server(
         A file or folder whose events the first model learns.
     """
     configure_logging(is_quiet=quiet)
-    use_one_arena()
     tokens = read_tokens(token_files)
     warn_of_access(host, tokens, log)
     app = create_app(
@@ -165,17 +162,6 @@ def format_address(host: str, port: int) -> str:
 def port_error(host: str, port: int) -> InvalidInput:
     """Return the error for a port that is taken."""
     return InvalidInput(f"a free port at {host}", f"{port}, which is taken", "Choose another with --port")
-
-
-def use_one_arena() -> None:
-    """Have all threads allocate from one arena of glibc, where there is glibc.
-
-    With an arena for each thread, what one thread allocates and another frees leaves gaps: the main process of a service with
-    workers grew by 6 MB a minute while it learned.
-    """
-    if sys.platform == "linux":
-        with suppress(AttributeError):  # another C library
-            ctypes.CDLL(None).mallopt(M_ARENA_MAX, 1)
 
 
 def tune_interpreter() -> None:

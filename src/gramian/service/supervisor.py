@@ -37,7 +37,6 @@ from gramian.service.server import (
     port_error,
     read_tokens,
     tune_interpreter,
-    use_one_arena,
     warn_of_access,
 )
 from gramian.service.shared_registry import MODEL_SOCKET, SharedRegistry
@@ -143,7 +142,6 @@ def run_workers(
         How many connections may be open, divided among the workers.
     """
     configure_logging(is_quiet=quiet)
-    use_one_arena()
     tokens, folder = read_tokens(token_files), Path(os.environ[METRICS_FOLDER])
     warn_of_access(host, tokens, log)
     with hold_port(host, port) as (family, address), listen_for_workers(folder) as listener:
