@@ -95,7 +95,7 @@ class ServedModel:
         return lists
 
     def _encode(self, requests: Sequence[RecommendRequest]) -> tuple[sp.csr_array, list[list[Any]] | None]:
-        """Return histories in the columns of the model, and their unknown items. A user alone has a row of the model."""
+        """Return histories in the columns of the model, and their unknown items. Users who send none are rows of the model."""
         users = [self.users.find(request.user) for request in requests if request.user is not None and not request.history]
         if len(users) < len(requests):
             return self.model.encode_histories([self._history(request) for request in requests])
